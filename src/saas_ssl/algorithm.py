@@ -1,0 +1,166 @@
+"""Algorithm 1 of "SaaS: Speed as a Supervisor for Semi-supervised Learning", and nothing else.
+
+The numbers in the right margin are the line numbers of Algorithm 1. Policy (devices, checkpoints,
+progress, files) belongs to the caller; docs/paper-map.md lists every deviation from the paper.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from saas_ssl.augment import View
+from saas_ssl.batches import steps_per_epoch, two_streams
+from saas_ssl.checks import check_batch, check_labels, check_phase_one
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.descent import add_noise_, descend_, set_rate_
+from saas_ssl.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.networks import NewNetwork
+from saas_ssl.posterior import changed_share, gaussian_posterior, hard_labels, is_stable
+from saas_ssl.randomness import generator_at, global_draws_from
+from saas_ssl.schedules import Rate, Schedule, constant
+from saas_ssl.simplex import project
+
+
+@dataclass(frozen=True)
+class Outer:
+    """What one outer iteration of Phase I did; its tensors are the reader's to keep."""
+
+    m: int  # 0 for the first
+    P_u: Tensor  # (N_u, K) the updated posterior, on S_alpha
+    dP_u: Tensor  # (N_u, K) the gradient it was updated by, summed over the trajectory
+    cumulative_loss: float  # Eq. 2, at the posterior that this trajectory was trained on
+    changed: float  # share of rows whose most probable label changed
+    w: dict[str, Tensor]  # weights at the end of the trajectory
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch of Phase II did."""
+
+    n: int  # 0 for the first
+    w: nn.Module  # the network itself: it trains on when the next epoch is asked for
+    rate: float  # learning rate
+    loss: float  # training loss, mean over both half-steps
+    score: float  # what later learning rates depend on; higher is better
+
+
+def phase_one(
+    data: PartiallyLabelled,
+    new_network: NewNetwork,
+    augment: View,
+    *,
+    seed: int,
+    T: int,
+    M: int,
+    eta_w: float = 0.01,
+    eta_P: float = 1.0,
+    alpha: float | None = None,
+    beta: float = 1.0,
+    momentum: float = 0.9,
+    langevin: float = 0.0,
+    B: int = 100,
+    B_l: int | None = None,
+    schedule: Schedule = constant,
+    weights: Literal["resample", "reset"] = "resample",
+    update: Literal["alternate", "joint"] = "alternate",
+    gradient_at: Literal["before", "after"] = "before",
+    tolerance: float = 0.0,
+    patience: int = 3,
+    P_u: Tensor | None = None,
+    changes: Sequence[float] = (),
+) -> Iterator[Outer]:
+    """P_u = argmin L_T(P_u): the posterior under which fresh networks learn fastest (Eq. 4).
+
+    To continue after outer iteration m, give its `P_u` and the `changes` of iterations 0..m.
+    """
+    x, K, u, l = data.x, data.n_classes, data.unlabelled_rows, data.labelled_rows  # noqa: E741
+    B_l = min(B, len(l)) if B_l is None else B_l
+    alpha = 0.5 / K if alpha is None else alpha
+    check_phase_one(data, P_u, T, B, B_l, alpha, weights, update, gradient_at)
+    if P_u is None:
+        P_u = gaussian_posterior(len(u), K, alpha, generator_at(seed, "posterior"))  #             1
+    P_u, P_l = project(P_u, alpha), one_hot(data.y[l], K).to(P_u)  #                               5
+    S, changes = T * steps_per_epoch(len(u), B), list(changes)
+    while (m := len(changes)) < M and not is_stable(changes, tolerance, patience):  #              4
+        w = new_network(generator_at(seed, "weights", m if weights == "resample" else 0))  #       6
+        dP_u = torch.zeros_like(P_u)  #                                                            7
+        sgd = torch.optim.SGD(w.train().parameters(), eta_w, momentum)
+        batches = two_streams(len(u), len(l), B, B_l, generator_at(seed, "batches", m))
+        views, noise = generator_at(seed, "views", m), generator_at(seed, "noise", m)
+        with global_draws_from(generator_at(seed, "layers", m)):
+            for t, (i, j) in enumerate(islice(batches, S)):  #                                     9
+                set_rate_(sgd, eta := eta_w * schedule((t + 0.5) / S))
+                x_u, x_l = augment(x[u[i]], views), augment(x[l[j]], views)
+                log_f = log_softmax(w(x_u))
+                loss_u = cross_entropy(log_f, P_u[i]) + beta * entropy(log_f)
+                if update == "joint":
+                    descend_(sgd, loss_u + cross_entropy(log_softmax(w(x_l)), P_l[j]))
+                else:
+                    descend_(sgd, loss_u)  #                                                      10
+                    descend_(sgd, cross_entropy(log_softmax(w(x_l)), P_l[j]))  #                  11
+                add_noise_(w, langevin * eta, noise)
+                if gradient_at == "after":
+                    with torch.no_grad():
+                        log_f = log_softmax(w(x_u))
+                dP_u[i] -= log_f.detach().to(dP_u) / B  #                                         12
+        cumulative_loss = (P_u * dP_u).sum(dtype=torch.float64).item() * B / (T * len(u))
+        if not math.isfinite(cumulative_loss):
+            raise ValueError(f"training diverged in outer iteration {m}: lower weight_lr (eta_w)")
+        before, P_u = P_u, project(P_u - eta_P * dP_u, alpha)  #                               15, 5
+        changes.append(changed_share(before, P_u))
+        w_T = {name: tensor.detach().clone() for name, tensor in w.state_dict().items()}
+        yield Outer(m, P_u, dP_u, cumulative_loss, changes[-1], w_T)
+
+
+def phase_two(
+    data: PartiallyLabelled,
+    P_u: Tensor | None,
+    new_network: NewNetwork,
+    augment: View,
+    *,
+    seed: int,
+    rate: Rate,
+    momentum: float = 0.9,
+    weight_decay: float = 0.0,
+    B: int = 100,
+    B_l: int | None = None,
+    score: Callable[[nn.Module, float], float] = lambda _w, loss: -loss,
+) -> Iterator[Epoch]:
+    """W = argmin ℓ(x_u, argmax P_u; w) + ℓ(x_l, y_l; w): an ordinary classifier, epoch by epoch.
+
+    Without a posterior the labelled rows stand in for the unlabelled ones: the supervised baseline.
+    """
+    x, K, l = data.x, data.n_classes, data.labelled_rows  # noqa: E741
+    u, y_u = (l, data.y[l]) if P_u is None else (data.unlabelled_rows, hard_labels(P_u))  #       18
+    B_l = min(B, len(l)) if B_l is None else B_l
+    check_labels(data)
+    check_batch(B, len(u), "labelled" if P_u is None else "unlabelled")
+    check_batch(B_l, len(l), "labelled")
+    y_u, y_l = one_hot(y_u, K), one_hot(data.y[l], K)
+    w = new_network(generator_at(seed, "classifier weights"))  #                                  20
+    sgd = torch.optim.SGD(w.parameters(), 0.0, momentum, weight_decay=weight_decay)
+    batches = two_streams(len(u), len(l), B, B_l, generator_at(seed, "classifier batches"))
+    views, layers = (generator_at(seed, f"classifier {what}") for what in ("views", "layers"))
+    S, scores = steps_per_epoch(len(u), B), list[float]()
+    while (eta := rate(scores)) > 0:  #                                                           19
+        set_rate_(sgd, eta)
+        w.train()
+        total = torch.zeros(())
+        with global_draws_from(layers):
+            for i, j in islice(batches, S):
+                for x_b, y_b in ((x[u[i]], y_u[i]), (x[l[j]], y_l[j])):
+                    log_f = log_softmax(w(augment(x_b, views)))
+                    loss = cross_entropy(log_f, y_b.to(log_f))
+                    descend_(sgd, loss)  #                                                    21, 22
+                    total = total.to(loss) + loss.detach()
+        mean_loss = total.item() / (2 * S)
+        if not math.isfinite(mean_loss):
+            raise ValueError(f"training diverged in epoch {len(scores)}: lower classifier_lr")
+        scores.append(score(w.eval(), mean_loss))
+        yield Epoch(len(scores) - 1, w, eta, mean_loss, scores[-1])

@@ -1,0 +1,65 @@
+"""Bad input is refused here, in one sentence, before any work is done."""
+
+import torch
+from torch import Tensor
+
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.simplex import check_alpha
+
+
+def check_phase_one(
+    data: PartiallyLabelled,
+    P_u: Tensor | None,
+    T: int,
+    B: int,
+    B_l: int,
+    alpha: float,
+    weights: str,
+    update: str,
+    gradient_at: str,
+) -> None:
+    """Raise ValueError unless Phase I can start."""
+    N_u, K = len(data.unlabelled_rows), data.n_classes
+    check_labels(data)
+    if N_u == 0:
+        raise ValueError("there are no unlabelled rows: every label is given already")
+    check_batch(B, N_u, "unlabelled")
+    check_batch(B_l, len(data.labelled_rows), "labelled")
+    check_alpha(alpha, K)
+    for name, value, allowed in (
+        ("weights", weights, ("resample", "reset")),
+        ("update", update, ("alternate", "joint")),
+        ("gradient_at", gradient_at, ("before", "after")),
+    ):
+        if value not in allowed:
+            raise ValueError(f"{name} must be {allowed[0]} or {allowed[1]}, not {value}")
+    if T < 1:
+        raise ValueError(f"inner_epochs (T) must be at least 1, not {T}")
+    if P_u is not None and P_u.shape != (N_u, K):
+        raise ValueError(
+            f"the posterior must have one row for each of the {N_u} unlabelled rows and one column "
+            f"for each of the {K} classes, but its shape is {tuple(P_u.shape)}"
+        )
+    if P_u is not None and not P_u.isfinite().all():
+        raise ValueError("the posterior has NaN or infinite values")
+
+
+def check_labels(data: PartiallyLabelled) -> None:
+    """Raise ValueError unless every class has a given label."""
+    labelled = data.labelled_rows
+    if len(labelled) == 0:
+        raise ValueError("there are no labelled rows: give at least one label of each class")
+    counts = torch.bincount(data.y[labelled], minlength=data.n_classes)
+    if (counts == 0).any():
+        missing = [repr(data.classes[k]) for k in (counts == 0).nonzero().squeeze(1).tolist()]
+        some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise ValueError(f"no row is labelled {some}: every class needs at least one label")
+
+
+def check_batch(B: int, rows: int, kind: str) -> None:
+    """Raise ValueError unless 1 ≤ B ≤ the number of rows."""
+    if not 1 <= B <= rows:
+        raise ValueError(
+            f"a batch of {B} {kind} rows is impossible: there are {rows}, "
+            f"so the batch size must be 1 to {rows}"
+        )

@@ -1,0 +1,88 @@
+"""The one form in which data reach the algorithm."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class PartiallyLabelled:
+    """N rows, each with a label in 0..K-1 or -1 for unlabelled."""
+
+    x: Tensor  # uint8 images (N, C, H, W), or floating-point features (N, D)
+    y: Tensor  # int64 (N,)
+    classes: Sequence[str]  # K names
+    ids: Sequence[str]  # N names of rows: a path, or the row's number
+
+    def __post_init__(self) -> None:
+        if self.x.ndim not in (2, 4):
+            raise ValueError(
+                "x must be images (N, C, H, W) or features (N, D), "
+                f"but its shape is {tuple(self.x.shape)}"
+            )
+        if self.x.ndim == 2 and not self.x.is_floating_point():
+            raise ValueError(f"features must be floating-point numbers, not {self.x.dtype}")
+        if self.y.dtype != torch.int64 or self.y.shape != self.x.shape[:1]:
+            raise ValueError(
+                f"y must hold one int64 label for each of the {len(self.x)} rows of x, "
+                f"but it is {self.y.dtype} of shape {tuple(self.y.shape)}"
+            )
+        if len(self.ids) != len(self.x):
+            raise ValueError(f"there are {len(self.x)} rows but {len(self.ids)} ids")
+        if len(self.classes) < 2:
+            raise ValueError(
+                f"there must be at least two classes to tell apart, not {len(self.classes)}"
+            )
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("two classes have the same name")
+        outside = (self.y < UNLABELLED) | (self.y >= len(self.classes))
+        if outside.any():
+            row = int(outside.nonzero()[0])
+            raise ValueError(
+                f"row {row} ({self.ids[row]}) has label {int(self.y[row])}, but labels must be "
+                f"0 to {len(self.classes) - 1}, or {UNLABELLED} for unlabelled"
+            )
+        if self.x.is_floating_point():
+            wrong = ~self.x.flatten(1).isfinite().all(dim=1)
+            if wrong.any():
+                row = int(wrong.nonzero()[0])
+                raise ValueError(f"row {row} ({self.ids[row]}) of x has NaN or infinite values")
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def labelled_rows(self) -> Tensor:
+        """The rows with a label, in order."""
+        return (self.y != UNLABELLED).nonzero().squeeze(1)
+
+    @property
+    def unlabelled_rows(self) -> Tensor:
+        """The rows without a label, in order: row i of P_u belongs to the i-th of them."""
+        return (self.y == UNLABELLED).nonzero().squeeze(1)
+
+    def take(self, rows: Tensor) -> "PartiallyLabelled":
+        """The value that holds only these rows."""
+        return replace(
+            self, x=self.x[rows], y=self.y[rows], ids=[self.ids[row] for row in rows.tolist()]
+        )
+
+    def with_labels(self, y: Tensor) -> "PartiallyLabelled":
+        """The same rows with other labels."""
+        return replace(self, y=y)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of rows, labels, classes and ids: equal exactly when the data are."""
+        digest = hashlib.sha256(repr((tuple(self.x.shape), str(self.x.dtype))).encode())
+        for block in self.x.split(4096):
+            digest.update(block.contiguous().numpy().tobytes())
+        digest.update(self.y.numpy().tobytes())
+        digest.update(repr((list(self.classes), list(self.ids))).encode())
+        return digest.hexdigest()

@@ -1,0 +1,86 @@
+"""A run directory: its files, and the promise that it is either whole or not there."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RUN_FILE = "run.json"
+METRICS_FILE = "metrics.jsonl"
+LABELS_FILE = "labels.csv"
+
+
+def check_target(out: Path, overwrite: bool) -> None:
+    """Raise ValueError unless a run may be written to `out`."""
+    if not out.exists() and not out.is_symlink():
+        return
+    if not overwrite:
+        raise ValueError(f"{out} exists: choose another --out, or give --overwrite")
+    # Never delete what no run has written.
+    if out.is_symlink() or not (out / RUN_FILE).is_file():
+        raise ValueError(f"{out} is not a run directory, so it is not overwritten")
+
+
+@contextmanager
+def run_directory(out: Path, overwrite: bool = False) -> Iterator[Path]:
+    """A directory to write a run into; it becomes `out` only if the block ends without error."""
+    out = out.absolute()
+    check_target(out, overwrite)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    staging = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    staging.mkdir()
+    try:
+        yield staging
+        check_target(out, overwrite)
+        replaced = out.with_name(f".{out.name}.{os.getpid()}.replaced")
+        if out.exists():
+            out.rename(replaced)
+        staging.rename(out)
+        shutil.rmtree(replaced, ignore_errors=True)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def free_name(wanted: Path) -> Path:
+    """`wanted`, or `wanted-2`, `wanted-3`, ...: the first that does not exist."""
+    candidate, n = wanted, 1
+    while candidate.exists():
+        n += 1
+        candidate = wanted.with_name(f"{wanted.name}-{n}")
+    return candidate
+
+
+def append_metrics(directory: Path, record: dict[str, Any]) -> None:
+    """One more line of metrics.jsonl."""
+    with (directory / METRICS_FILE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def write_run(directory: Path, record: dict[str, Any]) -> None:
+    """Write run.json, with the versions and the hardware that produced it."""
+    record = {**record, "versions": versions(), "hardware": hardware()}
+    text = json.dumps(record, indent=2) + "\n"
+    (directory / RUN_FILE).write_text(text, encoding="utf-8")
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that decide the numbers."""
+    packages = {name: version(name) for name in ("saas-ssl", "torch", "numpy", "scikit-learn")}
+    return {"python": platform.python_version(), **packages}
+
+
+def hardware() -> dict[str, Any]:
+    """What ran it, without anything that names the machine or its user."""
+    return {
+        "platform": f"{sys.platform} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }

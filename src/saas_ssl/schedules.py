@@ -1,0 +1,47 @@
+"""Learning rates as plain functions: of t/T in Phase I, of the scores so far in Phase II."""
+
+from collections.abc import Callable, Sequence
+
+Schedule = Callable[[float], float]
+"""The share of the full learning rate at time t/T in (0, 1)."""
+
+Rate = Callable[[Sequence[float]], float]
+"""The learning rate of the next epoch given the scores of the past (higher is better); 0: stop."""
+
+
+def constant(_time: float) -> float:
+    """1 at any time, as in the paper."""
+    return 1.0
+
+
+def triangular(time: float, peak: float = 0.25) -> float:
+    """From 0 up to 1 at `peak`, then down to 0: t/p for t < p, else (1 - t)/(1 - p)."""
+    return time / peak if time < peak else (1.0 - time) / (1.0 - peak)
+
+
+SCHEDULES: dict[str, Schedule] = {"constant": constant, "triangular": triangular}
+
+
+def fixed_length(eta: float, epochs: int, schedule: Schedule) -> Rate:
+    """η · schedule(t/T) for a known number of epochs."""
+
+    def rate(scores: Sequence[float]) -> float:
+        n = len(scores)
+        return eta * schedule((n + 0.5) / epochs) if n < epochs else 0.0
+
+    return rate
+
+
+def halving(eta: float, patience: int, stop: float) -> Rate:
+    """η, halved whenever the score has not risen for `patience` epochs, until it reaches `stop`."""
+
+    def rate(scores: Sequence[float]) -> float:
+        current, best, waited = eta, float("-inf"), 0
+        for score in scores:
+            waited = 0 if score > best else waited + 1
+            best = max(best, score)
+            if waited == patience:
+                current, waited = current / 2, 0
+        return current if current > stop else 0.0
+
+    return rate

@@ -1,0 +1,48 @@
+"""ZCA whitening, for the conv-large protocol."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Zca:
+    """x -> (x - μ) W with W = U (S + ε)^(-1/2) Uᵀ, where U S Uᵀ is the covariance of the pixels.
+
+    Images are whitened as flat vectors of pixels in [0, 1] and keep their shape.
+    """
+
+    mean: Tensor  # (D,)
+    whiten: Tensor  # (D, D)
+    colour: Tensor  # (D, D), the inverse
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Whiten images (uint8, or floats in [0, 1]) or features, by blocks of rows."""
+        return torch.cat(
+            [(_flat(block) - self.mean) @ self.whiten for block in x.split(_ROWS)]
+        ).view(x.shape)
+
+    def invert(self, x: Tensor) -> Tensor:
+        """Whitened images -> pixels in [0, 1]."""
+        return (x.flatten(1) @ self.colour + self.mean).view(x.shape)
+
+
+def fit_zca(x: Tensor, epsilon: float = 1e-6) -> Zca:
+    """Fit on the training data only; ε = 1e-6 on pixels in [0, 1] is VAT's setting."""
+    blocks = x.split(_ROWS)
+    mean = torch.stack([_flat(block).double().sum(dim=0) for block in blocks]).sum(dim=0) / len(x)
+    covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+    for block in blocks:
+        centred = _flat(block) - mean.float()
+        covariance += (centred.T @ centred).double()
+    S, U = torch.linalg.eigh(covariance / len(x))  # noqa: N806
+    scale = (S.clamp(min=0.0) + epsilon).sqrt()
+    return Zca(mean.float(), (U / scale @ U.T).float(), (U * scale @ U.T).float())
+
+
+def _flat(x: Tensor) -> Tensor:
+    x = x.flatten(1)
+    return x.float() / 255.0 if x.dtype == torch.uint8 else x.float()

@@ -1,0 +1,33 @@
+import pytest
+
+from saas_ssl.schedules import constant, fixed_length, halving, triangular
+
+
+def test_shapes() -> None:
+    assert constant(0.1) == constant(0.9) == 1.0
+    assert triangular(0.25) == pytest.approx(1.0)
+    assert triangular(0.125) == pytest.approx(0.5)
+    assert triangular(0.625) == pytest.approx(0.5)
+    assert 0 < triangular(0.999) < 0.01
+
+
+def test_fixed_length_ends() -> None:
+    rate = fixed_length(0.2, 4, constant)
+    assert [rate([0.0] * n) for n in range(6)] == [0.2] * 4 + [0.0] * 2
+
+
+def test_halving_as_in_the_paper() -> None:
+    rate = halving(0.1, patience=3, stop=0.02)
+    assert rate([]) == 0.1
+    assert rate([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == 0.1  # rising: never halved
+    assert rate([1.0, 0.0, 1.0]) == 0.1
+    assert rate([1.0, 0.0, 1.0, 1.0]) == 0.05  # three epochs without a rise
+    assert rate([1.0, 0.0, 1.0, 1.0, 2.0, 1.0, 1.0]) == 0.05  # a rise starts the count again
+    assert rate([1.0] + [0.0] * 6) == 0.025
+    assert rate([1.0] + [0.0] * 9) == 0.0  # 0.0125 is below the final rate: done
+
+
+def test_the_papers_own_numbers_end() -> None:
+    rate = halving(0.1, patience=50, stop=0.001)
+    assert rate([0.0] * 350) > 0
+    assert rate([0.0] * 351) == 0.0
