@@ -14,7 +14,7 @@ Weights = list[Array]  # [W1, b1, W2, b2]
 
 
 def project_by_bisection(P: Array, alpha: float) -> Array:
-    """argmin ‖p - P_i‖ over S_alpha: p_k = max(P_ik - tau, alpha) with tau found by bisection."""
+    """Argmin ‖p - P_i‖ over S_alpha: p_k = max(P_ik - tau, alpha) with tau found by bisection."""
     projected = np.empty_like(P)
     for i in range(len(P)):
         low, high = P[i].min() - 1.0, P[i].max()
@@ -29,7 +29,7 @@ def project_by_bisection(P: Array, alpha: float) -> Array:
 
 
 def log_f(w: Weights, x: Array) -> Array:
-    """log f_w(x) for one x."""
+    """Log f_w(x) for one x."""
     W1, b1, W2, b2 = w
     z = W2 @ np.tanh(W1 @ x + b1) + b2
     z = z - z.max()

@@ -1,21 +1,22 @@
 """The fast code equals tests/reference.py; every option does what it says."""
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
-import reference
 import torch
-from toy import blobs, identity_view, small_network
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+import reference
 from saas_ssl.algorithm import Outer, phase_one, phase_two
 from saas_ssl.batches import steps_per_epoch, two_streams
 from saas_ssl.posterior import gaussian_posterior, hard_labels
 from saas_ssl.randomness import generator_at
 from saas_ssl.schedules import constant, fixed_length, halving, triangular
+from toy import blobs, identity_view, last, small_network
 
 BASE: dict[str, Any] = {
     "T": 3,
@@ -254,9 +255,7 @@ def test_correct_labels_learn_faster_than_corrupted_ones() -> None:
         labels = torch.where(wrong, (truth + 1) % 3, truth)
         P_u = one_hot(labels, 3).double()
         outer = next(
-            phase_one(
-                data, small_network, identity_view, **{**BASE, "T": 4, "alpha": 0.0}, P_u=P_u
-            )
+            phase_one(data, small_network, identity_view, **{**BASE, "T": 4, "alpha": 0.0}, P_u=P_u)
         )
         losses.append(outer.cumulative_loss)
     # Wholly wrong labels of one fixed rotation are learnable again, apart from the labelled rows.
@@ -279,9 +278,8 @@ def test_supervised_baseline_ignores_the_unlabelled_rows() -> None:
     for x in (data.x, moved):
         rows = type(data)(x, data.y, data.classes, data.ids)
         rate = fixed_length(0.1, 5, constant)
-        for epoch in phase_two(rows, None, small_network, identity_view, seed=0, rate=rate, B=6):
-            pass
-        results.append(epoch.w.state_dict())
+        epochs = phase_two(rows, None, small_network, identity_view, seed=0, rate=rate, B=6)
+        results.append(last(epochs).w.state_dict())
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
 
 
@@ -315,11 +313,13 @@ def test_divergence_is_one_sentence(phase: str) -> None:
 
     data, _ = blobs(n=52)
     rate = fixed_length(0.1, 3, constant)
+    work: Iterable[object] = (
+        phase_one(data, exploding, huge_view, **BASE)
+        if phase == "one"
+        else phase_two(data, start(40), exploding, huge_view, seed=0, rate=rate, B=10)
+    )
     with pytest.raises(ValueError, match=r"training diverged .*lower"):
-        if phase == "one":
-            list(phase_one(data, exploding, huge_view, **BASE))
-        else:
-            list(phase_two(data, start(40), exploding, huge_view, seed=0, rate=rate, B=10))
+        list(work)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from torch import Generator, nn
 
 from saas_ssl.networks import (
     NETWORKS,
+    PreActivationBlock,
     build,
     conv_large,
     mlp,
@@ -63,9 +64,9 @@ def test_the_draw_is_kaiming() -> None:
     for layer in convolutions[1:]:
         fan_in = layer.weight[0].numel()
         assert layer.weight.std().item() == pytest.approx((2 / fan_in) ** 0.5, rel=0.05)
-    assert isinstance(network[-1], nn.Linear)
-    assert network[-1].weight.std().item() == pytest.approx((1 / 256) ** 0.5, rel=0.05)
-    assert not network[-1].bias.any()
+    (last,) = [m for m in network.modules() if isinstance(m, nn.Linear)]
+    assert last.weight.std().item() == pytest.approx((1 / 256) ** 0.5, rel=0.05)
+    assert not last.bias.any()
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -106,10 +107,29 @@ def test_any_factory_is_reproducible_even_if_it_ignores_the_generator() -> None:
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
 
+def test_the_shortcut_equals_a_strided_convolution() -> None:
+    block = PreActivationBlock(16, 32, stride=2)
+    assert block.shortcut is not None
+    x = torch.randn(2, 16, 9, 9)
+    strided = nn.functional.conv2d(x, block.shortcut.weight, stride=2)
+    torch.testing.assert_close(block.shortcut(x[:, :, ::2, ::2]), strided, atol=1e-5, rtol=1e-5)
+
+
+def test_a_layer_that_crashes_cpus_is_refused() -> None:
+    def narrow(_shape: tuple[int, ...], _n_classes: int, _generator: Generator) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 16, 1, stride=2))
+
+    with pytest.raises(
+        ValueError, match="layer 1 of the network is a strided 1x1 convolution of 8"
+    ):
+        build(narrow, (3, 16, 16), 4, generator_at(0))
+
+
 def test_convolutions_run_in_channels_last() -> None:
     network = build(small_conv, (3, 8, 8), 4, generator_at(0))
     x = torch.rand(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
-    assert network[0](x).is_contiguous(memory_format=torch.channels_last)  # type: ignore[operator]
+    first = next(network.children())
+    assert first(x).is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
 """Small data and networks that several tests share."""
 
 import math
+from collections import deque
+from collections.abc import Iterable
+from typing import TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from saas_ssl.data import UNLABELLED, PartiallyLabelled
 from saas_ssl.randomness import generator_at
+
+Item = TypeVar("Item")
 
 
 def identity_view(x: Tensor, _generator: Generator) -> Tensor:
@@ -24,7 +29,13 @@ def blobs(
     x += spread * torch.randn(n, 2, generator=generator, dtype=torch.float64)
     given = torch.full_like(y, UNLABELLED)
     given[: labelled_per_class * K] = y[: labelled_per_class * K]
-    return PartiallyLabelled(x, given, [f"class {k}" for k in range(K)], list(map(str, range(n)))), y
+    names = [f"class {k}" for k in range(K)]
+    return PartiallyLabelled(x, given, names, [str(row) for row in range(n)]), y
+
+
+def last(items: Iterable[Item]) -> Item:
+    """The last of the items, all of which are asked for."""
+    return deque(items, maxlen=1).pop()
 
 
 class HiddenLayer(nn.Module):

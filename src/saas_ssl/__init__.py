@@ -42,6 +42,7 @@ _NAMES = {
     "simplex": "project",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -51,4 +52,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *__all__])

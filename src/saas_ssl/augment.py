@@ -51,7 +51,7 @@ RECIPES: dict[str, Recipe] = {
     "none": Recipe(),
     "translate": Recipe(translate=1 / 8),
     "translate-flip": Recipe(translate=1 / 8, flip=True),
-    "digits": _AFFINE,
+    "digits": replace(_AFFINE, translate=1 / 16),  # digits fill their frame
     "svhn": replace(_AFFINE, cutout=(5 / 32, 9 / 32)),
     "cifar10": replace(_AFFINE, flip=True, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
 }

@@ -65,15 +65,16 @@ class PreActivationBlock(nn.Module):
         self.conv1 = nn.Conv2d(c_in, c_out, 3, stride=stride, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(c_out)
         self.conv2 = nn.Conv2d(c_out, c_out, 3, padding=1, bias=False)
-        self.shortcut = (
-            nn.Conv2d(c_in, c_out, 1, stride=stride, bias=False)
-            if stride != 1 or c_in != c_out
-            else None
-        )
+        changes_shape = stride != 1 or c_in != c_out
+        self.shortcut = nn.Conv2d(c_in, c_out, 1, bias=False) if changes_shape else None
+        self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         active = torch.relu(self.bn1(x))
-        around = x if self.shortcut is None else self.shortcut(active)
+        # Every stride-th pixel, then a plain 1x1 convolution: the same as a strided one, which
+        # corrupts memory on CPUs where there are few channels (see check_safe_on_cpu).
+        kept = active[:, :, :: self.stride, :: self.stride]
+        around = x if self.shortcut is None else self.shortcut(kept)
         through: Tensor = self.conv2(torch.relu(self.bn2(self.conv1(active))))
         return through + around
 
@@ -147,8 +148,27 @@ def build(
     """A network of any factory, reproducible even if its layers draw from torch's global state."""
     with global_draws_from(generator):
         network = factory(in_shape, n_classes, generator)
+    check_safe_on_cpu(network)
     # Faster convolutions at the same results; a no-op for networks without images.
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def check_safe_on_cpu(network: nn.Module) -> None:
+    """Refuse what makes torch's CPU library write outside its memory (oneDNN issue 6035): strided
+    1x1 convolutions of fewer than 16 channels in channels_last order.
+    """
+    for name, module in network.named_modules():
+        if (
+            isinstance(module, nn.Conv2d)
+            and module.in_channels < 16
+            and set(module.kernel_size) == {1}
+            and max(module.stride) > 1
+        ):
+            raise ValueError(
+                f"layer {name} of the network is a strided 1x1 convolution of {module.in_channels} "
+                "channels, which can crash on a CPU: give it at least 16 channels, or take every "
+                "second pixel before a convolution without stride"
+            )
 
 
 def redraw_(network: nn.Module, fresh: nn.Module) -> nn.Module:

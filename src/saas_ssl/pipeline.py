@@ -41,13 +41,19 @@ class Problem:
         """η_P T / |B|: how far one outer iteration moves P_u per nat of mean log-likelihood."""
         return self.settings.posterior_lr * self.settings.inner_epochs / self.B
 
+    @property
+    def supervised_B(self) -> int:  # noqa: N802
+        """|B| where the labelled rows stand in for the unlabelled ones."""
+        return min(self.B, len(self.training.labelled_rows))
+
     def passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of either phase take through the network."""
         return image_passes(len(self.training.unlabelled_rows), self.B, self.B_l, epochs)
 
     def supervised_passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of the supervised baseline take through the network."""
-        return image_passes(len(self.training.labelled_rows), self.B_l, self.B_l, epochs)
+        rows = len(self.training.labelled_rows)
+        return image_passes(rows, self.supervised_B, self.B_l, epochs)
 
 
 def prepare(
@@ -136,7 +142,7 @@ def train_classifier(problem: Problem, P_u: Tensor) -> Iterator[Epoch]:
 
 def train_supervised(problem: Problem) -> Iterator[Epoch]:
     """Phase two on the labelled rows alone, with the same settings and as many image passes."""
-    return _phase_two(problem, None, problem.B_l, supervised_epochs(problem))
+    return _phase_two(problem, None, problem.supervised_B, supervised_epochs(problem))
 
 
 def supervised_epochs(problem: Problem) -> int:

@@ -1,0 +1,175 @@
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from saas_ssl.data import PartiallyLabelled
+from saas_ssl.job import Truth, run_job, total_image_passes
+from saas_ssl.labels import LabelRow, label_rows, write_labels
+from saas_ssl.pipeline import prepare
+from saas_ssl.progress import Display, results_table
+from saas_ssl.runs import free_name, run_directory
+from test_pipeline import FEATURES, features
+
+
+def run(directory: Path, truth: Truth, labelled_per_class: int = 4) -> dict[str, Any]:
+    problem = prepare(features(labelled_per_class=labelled_per_class), FEATURES, seed=1)
+    with Display(Console(quiet=True), total_image_passes(problem)) as display:
+        return run_job(problem, truth, "blobs", directory, display)
+
+
+def truth_of(data: PartiallyLabelled) -> Truth:
+    y = torch.arange(len(data.y)) % 3
+    return Truth(unlabelled=y[data.unlabelled_rows], test=data.with_labels(y))
+
+
+def test_a_run_writes_what_the_design_says(tmp_path: Path) -> None:
+    data = features()
+    results = run(tmp_path, truth_of(data))
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["results"] == results
+    assert record["seed"] == 1
+    assert record["config"] == FEATURES.model_dump()
+    assert record["data"]["fingerprint"] == data.fingerprint()
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["hardware"]["threads"] == 1
+    for name in ("supervised", "saas"):
+        assert 0.0 <= results[name]["test_error"] <= 1.0
+        assert results[name]["validation_error"] is None
+    assert 0.0 <= results["saas"]["unlabelled_error"] <= 1.0
+
+    metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    one = [line for line in metrics if line["phase"] == "one"]
+    two = [line for line in metrics if line["phase"] == "two"]
+    assert [line["outer"] for line in one] == [0, 1]
+    for field in ("cumulative_loss", "changed", "image_passes", "seconds", "unlabelled_accuracy"):
+        assert all(isinstance(line[field], float | int) for line in one)
+    assert [line["epoch"] for line in two] == [0, 1, 2, 3]
+    assert two[-1]["image_passes"] == results["image_passes"]
+    assert one[-1]["unlabelled_accuracy"] == pytest.approx(1 - results["saas"]["unlabelled_error"])
+
+
+def test_the_forecast_of_image_passes_is_what_is_spent(tmp_path: Path) -> None:
+    results = run(tmp_path, Truth())
+    spent = results["image_passes"] + results["supervised"]["image_passes"]
+    assert spent == total_image_passes(prepare(features(), FEATURES, seed=1))
+
+
+def test_what_is_not_known_is_null(tmp_path: Path) -> None:
+    results = run(tmp_path, Truth(), labelled_per_class=20)
+    assert results["saas"]["unlabelled_error"] is None
+    assert results["saas"]["test_error"] is None
+    assert 0.0 <= results["saas"]["validation_error"] <= 1.0
+    assert "unlabelled_accuracy" in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_labels_csv_has_every_row_in_order(tmp_path: Path) -> None:
+    data = features()
+    results = run(tmp_path, truth_of(data))
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(LabelRow._fields)
+    assert [row["id"] for row in rows] == list(data.ids)
+    wrong = 0
+    for row, y in zip(rows, data.y.tolist(), strict=True):
+        probability = float(row["probability"])
+        if y >= 0:
+            assert (row["source"], row["label"], row["decision"]) == (
+                "given",
+                data.classes[y],
+                "accept",
+            )
+        else:
+            assert row["source"] == "inferred"
+            assert row["decision"] == ("accept" if probability >= 0.95 else "review")
+            assert row["runner_up"] != row["label"]
+            assert probability + float(row["runner_up_probability"]) <= 1.0 + 1e-5
+            wrong += row["label"] != f"class {int(row['id']) % 3}"
+    assert wrong / len(data.unlabelled_rows) == pytest.approx(results["saas"]["unlabelled_error"])
+
+
+def test_names_survive_the_csv(tmp_path: Path) -> None:
+    names = ['a,"quoted"\nname', "ümlaut", "plain"]
+    data = PartiallyLabelled(torch.rand(3, 2), torch.tensor([0, -1, -1]), ["x, y", "z"], names)
+    f = torch.tensor([[0.3, 0.7], [0.99, 0.01]])
+    write_labels(tmp_path / "l.csv", list(label_rows(data, torch.tensor([0, 0]), f)))
+    with (tmp_path / "l.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))[1:]
+    assert [row[0] for row in rows] == names
+    assert rows[0][1:] == ["x, y", "1.0", "given", "accept", "", "0.0"]
+    assert rows[1][1:] == ["x, y", "0.3", "inferred", "review", "z", "0.7"]
+    assert rows[2][1:5] == ["x, y", "0.99", "inferred", "accept"]
+
+
+def test_a_run_directory_is_whole_or_not_there(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "run"
+
+    def interrupted() -> None:
+        with run_directory(out) as directory:
+            (directory / "run.json").write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list((tmp_path / "deep").iterdir()) == []
+    with run_directory(out) as directory:
+        (directory / "run.json").write_text("whole")
+        assert not out.exists()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["run"]
+    assert (out / "run.json").read_text() == "whole"
+
+
+def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for text in ("first", "second"):
+        with run_directory(out, overwrite=text == "second") as directory:
+            (directory / "run.json").write_text(text)
+    assert (out / "run.json").read_text() == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    with pytest.raises(ValueError, match="exists"), run_directory(out):
+        pass
+    with pytest.raises(RuntimeError), run_directory(out, overwrite=True):
+        raise RuntimeError
+    assert (out / "run.json").read_text() == "second"  # a failed attempt leaves the old run
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_only_a_run_directory_is_ever_replaced(tmp_path: Path, kind: str) -> None:
+    out = tmp_path / "mine"
+    if kind == "folder":
+        out.mkdir()
+        (out / "photo.jpg").write_text("precious")
+    elif kind == "file":
+        out.write_text("precious")
+    else:
+        (tmp_path / "target").mkdir()
+        (tmp_path / "target" / "run.json").write_text("{}")
+        out.symlink_to(tmp_path / "target")
+    with pytest.raises(ValueError, match="not a run directory"), run_directory(out, overwrite=True):
+        pass
+    assert out.exists()
+
+
+def test_free_name(tmp_path: Path) -> None:
+    assert free_name(tmp_path / "demo") == tmp_path / "demo"
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo-2").mkdir()
+    assert free_name(tmp_path / "demo") == tmp_path / "demo-3"
+
+
+def test_results_table_says_unknown() -> None:
+    console = Console(width=80)
+    results = {
+        "supervised": {"test_error": 0.0625},
+        "saas": {"unlabelled_error": None, "test_error": 0.0271},
+    }
+    with console.capture() as capture:
+        console.print(results_table(results))
+    text = capture.get()
+    assert "6.2%" in text
+    assert "unknown" in text
+    assert "2.7%" in text
