@@ -11,7 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-ERRORS = ("supervised.test_error", "saas.unlabelled_error", "saas.test_error")
+ERRORS = (
+    "supervised.test_error",
+    "saas.unlabelled_error",
+    "saas.classifier_unlabelled_error",
+    "saas.test_error",
+)
 
 
 def main() -> None:

@@ -62,7 +62,8 @@ class Bare:
         self.sgd = torch.optim.SGD(self.network.parameters(), 0.01, 0.9)
         x = torch.randn(B, *SHAPE, generator=generator_at(3))
         self.x = x.contiguous(memory_format=torch.channels_last)
-        self.P = torch.full((B, K), 1 / K)
+        # Distinct targets, so that the gradients stay as large as in real training.
+        self.P = torch.randn(B, K, generator=generator_at(4)).mul(3.0).softmax(dim=1)
 
     def half_step(self, x: Tensor, P: Tensor, beta: float) -> None:
         log_f = log_softmax(self.network(x))
@@ -127,8 +128,10 @@ class Naive(Bare):
                 labelled = iter(self.labelled)
                 _, x_l = next(labelled)
             log_f = log_softmax(self.network(x_u))
-            (-(log_f.detach() * self.P_u[i]).sum(dim=1).mean()).backward()
-            self.half_step(x_u, self.P_u[i].detach(), beta=1.0)
+            loss = -(log_f * self.P_u[i]).sum(dim=1).mean() + entropy(log_f)
+            self.sgd.zero_grad(set_to_none=True)
+            loss.backward()  # adds to the gradients of the weights and of the posterior
+            self.sgd.step()
             self.half_step(x_l, self.P, beta=0.0)
 
 
@@ -193,12 +196,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--projection", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
+    parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
     if arguments.projection:
         measure_projection(*arguments.projection)
         return
     for shape in (("46000", "10"), ("1000000", "100")):
-        subprocess.run([sys.executable, __file__, "--projection", *shape], check=True)
+        threads = ["--threads", str(arguments.threads)]
+        subprocess.run([sys.executable, __file__, *threads, "--projection", *shape], check=True)
     compare_steps(arguments.rounds)
 
 

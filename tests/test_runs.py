@@ -11,7 +11,7 @@ from saas_ssl.data import PartiallyLabelled
 from saas_ssl.job import Truth, run_job, total_image_passes
 from saas_ssl.labels import LabelRow, label_rows, write_labels
 from saas_ssl.pipeline import prepare
-from saas_ssl.progress import Display, results_table
+from saas_ssl.progress import Display, duration, results_table
 from saas_ssl.runs import free_name, run_directory
 from test_pipeline import FEATURES, features
 
@@ -159,6 +159,11 @@ def test_free_name(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo-2").mkdir()
     assert free_name(tmp_path / "demo") == tmp_path / "demo-3"
+
+
+def test_durations_are_said_in_fitting_units() -> None:
+    said = [duration(seconds) for seconds in (0.4, 45, 125, 7000, 12_600, 181_440)]
+    assert said == ["0 s", "45 s", "2 min", "117 min", "3.5 h", "2.1 days"]
 
 
 def test_results_table_says_unknown() -> None:

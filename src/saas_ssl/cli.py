@@ -26,10 +26,15 @@ def demo(
         Path | None, typer.Option(help="Run directory; default: runs/demo, runs/demo-2, ...")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    threads: Annotated[
+        int,
+        typer.Option(min=1, help="More are faster only where no other program needs the cores."),
+    ] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Label 1,297 of scikit-learn's digits from 50 given labels, and test on 450 others."""
-    from rich.console import Console  # heavy imports only where a command needs them
+    import torch  # heavy imports only where a command needs them
+    from rich.console import Console
 
     from saas_ssl.data import hold_out, keep_labels, read_digits
     from saas_ssl.job import Truth, run_job, total_image_passes
@@ -41,6 +46,7 @@ def demo(
 
     out = out or free_name(Path("runs/demo"))
     check_target(out, overwrite)
+    torch.set_num_threads(threads)
     console = Console(quiet=quiet)
     # The test rows are the same for every seed, so no choice of a setting has ever seen them.
     rest, test = hold_out(read_digits(), 450, generator_at(0, "digits test rows"))

@@ -90,6 +90,7 @@ def run_job(
         "supervised": {**_errors(problem, baseline, truth), **supervised_cost},
         "saas": {
             "unlabelled_error": _wrong(inferred, truth.unlabelled),
+            "classifier_unlabelled_error": _wrong(f_u.argmax(dim=1), truth.unlabelled),
             **_errors(problem, classifier, truth),
         },
         **saas_cost,

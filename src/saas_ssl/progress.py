@@ -53,12 +53,20 @@ class Display:
         """So many images went through a network; say what came of it, how fast, how long still."""
         self._done += passes
         speed = self._done / max(1e-9, time.monotonic() - self._start)
-        left = f"{max(0, self._total - self._done) / speed:.0f} s left"
+        left = f"{duration(max(0, self._total - self._done) / speed)} left"
         self._bar.update(self._task, completed=self._done, left=left)
         if line:
             self._console.print(
                 f"{line}   {speed:,.0f} images/s   {left}", highlight=False, soft_wrap=True
             )
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 45 s, 12 min, 3.5 h, 2.1 days."""
+    for unit, length, enough in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < enough:
+            return f"{seconds / length:.{1 if unit == 'h' else 0}f} {unit}"
+    return f"{seconds / 86_400:.1f} days"
 
 
 def results_table(results: dict[str, Any]) -> Table:

@@ -1,0 +1,131 @@
+"""The command as a user calls it: real processes, real files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SAAS = str(Path(sys.executable).with_name("saas"))
+
+
+def saas(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SAAS, *arguments], cwd=cwd, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """One real `saas demo`, run as the README says."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = saas("demo", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return folder, done.stdout
+
+
+def test_demo_tells_its_progress_and_results(finished: tuple[Path, str]) -> None:
+    _, text = finished
+    outers = [line for line in text.splitlines() if line.startswith("outer")]
+    assert len(outers) == 5
+    for line in outers:
+        for word in ("cumulative loss", "changed", "images/s", "s left"):
+            assert word in line
+    for row in ("supervised baseline, test", "SaaS, unlabelled set", "SaaS, test"):
+        assert row in text
+    assert "runs/demo/labels.csv" in text
+
+
+def test_demo_writes_its_run_and_beats_the_baseline(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    assert [path.name for path in folder.iterdir()] == ["runs"]
+    names = sorted(path.name for path in (folder / "runs" / "demo").iterdir())
+    assert names == ["labels.csv", "metrics.jsonl", "run.json"]
+    record = json.loads((folder / "runs" / "demo" / "run.json").read_text())
+    assert (record["data"]["labelled"], record["data"]["unlabelled"]) == (50, 1297)
+    assert record["data"]["test"] == 450
+    results = record["results"]
+    assert results["saas"]["test_error"] < 0.7 * results["supervised"]["test_error"]
+    lines = (folder / "runs" / "demo" / "labels.csv").read_text().splitlines()
+    assert len(lines) == 1 + 50 + 1297
+
+
+def test_an_existing_run_is_refused_in_one_sentence(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    before = (folder / "runs" / "demo" / "run.json").read_text()
+    done = saas("demo", "--out", "runs/demo", cwd=folder)
+    assert done.returncode == 1
+    assert done.stderr == "saas: runs/demo exists: choose another --out, or give --overwrite\n"
+    assert done.stdout == ""
+    assert (folder / "runs" / "demo" / "run.json").read_text() == before
+
+
+def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_text("precious")
+    done = saas("demo", "--out", "photos", "--overwrite", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "not a run directory" in done.stderr
+    assert (tmp_path / "photos" / "cat.jpg").read_text() == "precious"
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = saas("demo", "--out", "file/run", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("saas: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--seed", "x"], ["demo", "--sed", "1"], ["dmo"]])
+def test_wrong_use_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
+    done = saas(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_does_not_import_torch(tmp_path: Path) -> None:
+    code = "import sys, saas_ssl.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    done = saas("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "demo" in done.stdout
+
+
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [SAAS, "demo", "--out", "run"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(".run.*.partial/metrics.jsonl")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_demo_over_five_seeds() -> None:
+    """Its mean test error is at most 0.6 x the supervised baseline's."""
+    script = Path(__file__).parents[1] / "benchmarks" / "digits.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=1800
+    )
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["seeds"] == 5
+    assert summary["ratio of test errors"] <= 0.6

@@ -1,0 +1,108 @@
+"""The documents are true: their commands and code run, their tables match the code."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from saas_ssl.augment import RECIPES
+from saas_ssl.networks import NETWORKS
+from saas_ssl.presets import PRESETS, Settings
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_readme_code_runs(block: str, tmp_path: Path) -> None:
+    one_thread = "import torch\ntorch.set_num_threads(1)\n"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", one_thread + block],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_readme_commands_exist(tmp_path: Path) -> None:
+    """`saas demo` itself runs in test_cli.py; here are its options, and make's targets."""
+    commands = re.findall(r"^\$ (.+)$", README, flags=re.MULTILINE)
+    assert commands
+    for command in commands:
+        name, *arguments = command.split()
+        executable = Path(sys.executable).with_name(name)
+        help_text = subprocess.run(
+            [executable, arguments[0], "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for option in (word for word in arguments if word.startswith("--")):
+            assert option in help_text
+    targets = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for target in re.findall(r"make ([a-z-]+)", README):
+        assert f"make {target}" in targets
+
+
+def test_paper_map_lists_every_symbol_with_its_public_name() -> None:
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in (ROOT / "docs" / "paper-map.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
+    symbols_of = {}
+    for row in rows:
+        if len(row) == 4:
+            for public in re.findall(r"`(\w+)`", row[3]):
+                symbols_of[public] = re.findall(r"`(\w+)`", row[2])
+    for public, field in Settings.model_fields.items():
+        assert field.description
+        extra = field.json_schema_extra
+        if isinstance(extra, dict):
+            symbol = {"G": "augment"}.get(str(extra["symbol"]), extra["symbol"])
+            assert symbol in symbols_of[public]
+
+
+def test_margin_numbers_of_the_algorithm_are_complete() -> None:
+    source = (ROOT / "src" / "saas_ssl" / "algorithm.py").read_text()
+    numbers = {
+        int(number)
+        for margin in re.findall(r"#  +([\d, ]+)$", source, flags=re.MULTILINE)
+        for number in margin.split(",")
+    }
+    # Line 2 selects learning rates, 3 and 17 are headings, 8 and 14 comments, 13 and 16 ends.
+    assert numbers == {1, 4, 5, 6, 7, 9, 10, 11, 12, 15, 18, 19, 20, 21, 22}
+
+
+def test_each_phase_fits_one_screen() -> None:
+    import inspect
+
+    from saas_ssl import algorithm
+
+    for phase in (algorithm.phase_one, algorithm.phase_two):
+        assert len(inspect.getsource(phase).splitlines()) <= 70
+    text = inspect.getsource(algorithm)
+    for word in ("print(", "open(", "Path", "cuda", ".device", "logging"):
+        assert word not in text
+
+
+def test_documents_name_what_exists() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    for name in (*NETWORKS, *RECIPES, "digits", "paper-cifar10", "paper-svhn", "authors-code"):
+        assert f"`{name}`" in changelog
+    assert set(PRESETS) >= {"digits", "paper-cifar10", "paper-svhn", "authors-code"}
+    for module in re.findall(r"^      (\w+\.py|\w+/)", README, flags=re.MULTILINE):
+        assert (ROOT / "src" / "saas_ssl" / module).exists()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists()
