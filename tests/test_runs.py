@@ -10,10 +10,11 @@ from rich.console import Console
 from saas_ssl.data import PartiallyLabelled
 from saas_ssl.job import Truth, run_job, total_image_passes
 from saas_ssl.labels import LabelRow, label_rows, write_labels
-from saas_ssl.pipeline import prepare
+from saas_ssl.pipeline import initial_posterior, prepare
+from saas_ssl.posterior import hard_labels
 from saas_ssl.progress import Display, duration, results_table
 from saas_ssl.runs import free_name, run_directory
-from test_pipeline import FEATURES, features
+from test_pipeline import FEATURES, features, with_
 
 
 def run(directory: Path, truth: Truth, labelled_per_class: int = 4) -> dict[str, Any]:
@@ -33,7 +34,9 @@ def test_a_run_writes_what_the_design_says(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["results"] == results
     assert record["seed"] == 1
-    assert record["config"] == FEATURES.model_dump()
+    derived: dict[str, object] = {"min_probability": 0.5 / 3, "labelled_batch_size": 12}
+    derived |= {"classifier_augmentation": "none"}
+    assert record["config"] == {**FEATURES.model_dump(), **derived}
     assert record["data"]["fingerprint"] == data.fingerprint()
     assert record["versions"]["torch"] == torch.__version__
     assert record["hardware"]["threads"] == 1
@@ -53,6 +56,17 @@ def test_a_run_writes_what_the_design_says(tmp_path: Path) -> None:
     assert one[-1]["unlabelled_accuracy"] == pytest.approx(1 - results["saas"]["unlabelled_error"])
 
 
+def test_without_outer_iterations_the_initial_posterior_is_used(tmp_path: Path) -> None:
+    data = features()
+    problem = prepare(data, with_(outer_iterations=0), seed=1)
+    with Display(Console(quiet=True), total_image_passes(problem)) as display:
+        run_job(problem, Truth(), "blobs", tmp_path, display)
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        labels = [row["label"] for row in csv.DictReader(file) if row["source"] == "inferred"]
+    initial = hard_labels(initial_posterior(problem)).tolist()
+    assert labels == [data.classes[k] for k in initial]
+
+
 def test_the_forecast_of_image_passes_is_what_is_spent(tmp_path: Path) -> None:
     results = run(tmp_path, Truth())
     spent = results["image_passes"] + results["supervised"]["image_passes"]
@@ -65,6 +79,10 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
     assert results["saas"]["test_error"] is None
     assert 0.0 <= results["saas"]["validation_error"] <= 1.0
     assert "unlabelled_accuracy" in (tmp_path / "metrics.jsonl").read_text()
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert (record["data"]["labelled"], record["data"]["validation"]) == (54, 6)
+    # Validation rows are given labels too: no row is missing from the table.
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 1 + 120
 
 
 def test_labels_csv_has_every_row_in_order(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ progress, files) belongs to the caller; docs/paper-map.md lists every deviation 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -74,9 +74,10 @@ def phase_one(
     patience: int = 3,
     P_u: Tensor | None = None,
     changes: Sequence[float] = (),
-) -> Iterator[Outer]:
+) -> Generator[Outer, None, Tensor]:
     """P_u = argmin L_T(P_u): the posterior under which fresh networks learn fastest (Eq. 4).
 
+    Yields after each outer iteration and returns the final posterior: the initial one if M = 0.
     To continue after outer iteration m, give its `P_u` and the `changes` of iterations 0..m.
     """
     x, K, u, l = data.x, data.n_classes, data.unlabelled_rows, data.labelled_rows  # noqa: E741
@@ -85,8 +86,8 @@ def phase_one(
     check_phase_one(data, P_u, T, B, B_l, alpha, weights, update, gradient_at)
     if P_u is None:
         P_u = gaussian_posterior(len(u), K, alpha, generator_at(seed, "posterior"))  #             1
-    P_u, P_l = project(P_u, alpha), one_hot(data.y[l], K).to(P_u)  #                               5
-    S, changes = T * steps_per_epoch(len(u), B), list(changes)
+    P_u = P_u if changes else project(P_u, alpha)  # (one to continue from is projected already)   5
+    P_l, S, changes = one_hot(data.y[l], K).to(P_u), T * steps_per_epoch(len(u), B), list(changes)
     while (m := len(changes)) < M and not is_stable(changes, tolerance, patience):  #              4
         w = new_network(generator_at(seed, "weights", m if weights == "resample" else 0))  #       6
         dP_u = torch.zeros_like(P_u)  #                                                            7
@@ -116,6 +117,7 @@ def phase_one(
         changes.append(changed_share(before, P_u))
         w_T = {name: tensor.detach().clone() for name, tensor in w.state_dict().items()}
         yield Outer(m, P_u, dP_u, cumulative_loss, changes[-1], w_T)
+    return P_u
 
 
 def phase_two(

@@ -83,7 +83,7 @@ def run_job(
     classifier, f_u = _train_classifier(problem, P_u, part)
     saas_cost = {"image_passes": part.image_passes, "seconds": part.seconds}
 
-    data, inferred = problem.training, hard_labels(P_u)
+    data, inferred = problem.data, hard_labels(P_u)
     rows = list(label_rows(data, inferred, f_u))
     write_labels(directory / LABELS_FILE, rows)
     results = {
@@ -105,7 +105,7 @@ def run_job(
                 "source": source,
                 "fingerprint": data.fingerprint(),
                 "classes": list(data.classes),
-                "labelled": len(data.labelled_rows),
+                "labelled": len(problem.training.labelled_rows),
                 "unlabelled": len(data.unlabelled_rows),
                 "validation": len(problem.validation.y) if problem.validation else 0,
                 "test": len(truth.test.y) if truth.test else 0,

@@ -26,9 +26,10 @@ _ROWS_AT_ONCE = 512
 class Problem:
     """Data and settings, resolved: what both phases and the supervised baseline work on."""
 
-    training: PartiallyLabelled
+    data: PartiallyLabelled  # all rows
+    training: PartiallyLabelled  # those without the validation rows, in the same order
     validation: PartiallyLabelled | None
-    settings: Settings
+    settings: Settings  # nothing left to be derived
     seed: int
     preprocessing: Preprocessing
     new_network: NewNetwork
@@ -83,12 +84,23 @@ def prepare(
     preprocessing = fit_preprocessing(training.x, settings.whiten)
     factory = network or named_factory(settings.network, settings.width)
     new_network = partial(build, factory, tuple(data.x.shape[1:]), K)
+    base = settings.augmentation
+    followed = {"same": base, "strong": f"strong-{base}"}
+    resolved = settings.model_copy(
+        update={
+            "min_probability": alpha,
+            "labelled_batch_size": B_l,
+            "classifier_augmentation": followed.get(
+                settings.classifier_augmentation, settings.classifier_augmentation
+            ),
+        }
+    )
     problem = Problem(
-        training, validation, settings, seed, preprocessing, new_network, alpha, B, B_l
+        data, training, validation, resolved, seed, preprocessing, new_network, alpha, B, B_l
     )
     # What would only fail an hour later fails now: both views, and a network of this shape.
-    _view(problem, settings.augmentation)
-    _view(problem, settings.classifier_augmentation)
+    _view(problem, resolved.augmentation)
+    _view(problem, resolved.classifier_augmentation)
     new_network(generator_at(seed, "trial"))
     return problem
 
@@ -184,9 +196,7 @@ def _score(problem: Problem, network: nn.Module, loss: float) -> float:
 
 
 def _view(problem: Problem, name: str) -> View:
-    base = problem.settings.augmentation
-    recipe = named_recipe({"same": base, "strong": f"strong-{base}"}.get(name, name))
-    return augmented_view(recipe, problem.preprocessing, problem.training.x.ndim)
+    return augmented_view(named_recipe(name), problem.preprocessing, problem.training.x.ndim)
 
 
 def predict(network: nn.Module, preprocessing: Preprocessing, x: Tensor) -> Tensor:
