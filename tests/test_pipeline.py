@@ -40,16 +40,14 @@ def features(**shape: Any) -> PartiallyLabelled:
 
 
 def with_(**changes: Any) -> Settings:
-    return Settings.model_validate({**FEATURES.model_dump(), **changes})
+    return FEATURES.changed(**changes)
 
 
 def test_beats_the_supervised_baseline_on_digits() -> None:
     """A fifth of the demo's cost: a narrower network, fewer outer iterations and epochs."""
     rest, test = hold_out(read_digits(), 450, generator_at(0, "digits test rows"))
     data = keep_labels(rest, 50, generator_at(5, "kept labels"))
-    settings = named_preset("digits").model_copy(
-        update={"width": 8, "outer_iterations": 3, "classifier_epochs": 8}
-    )
+    settings = named_preset("digits").changed(width=8, outer_iterations=3, classifier_epochs=8)
     problem = prepare(data, settings, seed=5)
     outer = last(infer_posterior(problem))
     epoch = last(train_classifier(problem, outer.P_u))
@@ -66,8 +64,8 @@ def test_beats_the_supervised_baseline_on_digits() -> None:
 def test_same_seed_same_bits_from_end_to_end() -> None:
     def once(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
         data = keep_labels(read_digits(image_size=8), 50, generator_at(0))
-        settings = named_preset("digits").model_copy(
-            update={"width": 2, "outer_iterations": 1, "inner_epochs": 1, "classifier_epochs": 1}
+        settings = named_preset("digits").changed(
+            width=2, outer_iterations=1, inner_epochs=1, classifier_epochs=1
         )
         problem = prepare(data, settings, seed)
         outer = next(infer_posterior(problem))
@@ -140,10 +138,10 @@ def test_every_setting_of_phase_two_reaches_it(change: dict[str, Any]) -> None:
 def test_augmentation_of_each_phase_is_its_own() -> None:
     data = keep_labels(read_digits(image_size=8), 50, generator_at(0))
     tiny = {"width": 2, "outer_iterations": 1, "inner_epochs": 1, "classifier_epochs": 1}
-    base = named_preset("digits").model_copy(update=tiny)
+    base = named_preset("digits").changed(**tiny)
 
     def results(**change: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        problem = prepare(data, base.model_copy(update=change), seed=0)
+        problem = prepare(data, base.changed(**change), seed=0)
         P_u = initial_posterior(problem)
         outer, epoch = next(infer_posterior(problem)), next(train_classifier(problem, P_u))
         return outer.dP_u, predict(epoch.w, problem.preprocessing, data.x[:50])
@@ -234,7 +232,7 @@ def test_presets_build_and_their_options_are_consistent(name: str) -> None:
         PartiallyLabelled(x, y, list("abcd"), list(map(str, range(60)))), 12, generator_at(0)
     )
     short = {"width": 4, "inner_epochs": 1, "batch_size": 24, "labelled_batch_size": None}
-    problem = prepare(data, named_preset(name).model_copy(update=short), seed=0)
+    problem = prepare(data, named_preset(name).changed(**short), seed=0)
     outer = next(infer_posterior(problem))
     epoch = next(train_classifier(problem, outer.P_u))
     assert outer.P_u.isfinite().all()
@@ -254,7 +252,7 @@ def test_paper_presets_are_the_paper_s_numbers() -> None:
     assert (cifar10.inner_epochs, cifar10.outer_iterations) == (40, 135)
     assert (svhn.inner_epochs, svhn.outer_iterations) == (5, 75)
     rows = keep_labels(read_digits(image_size=8), 200, generator_at(0))
-    problem = prepare(rows, cifar10.model_copy(update={"network": "small_conv"}), seed=0)
+    problem = prepare(rows, cifar10.changed(**{"network": "small_conv"}), seed=0)
     assert problem.alpha == 0.05  # K = 10
     assert problem.effective_step == pytest.approx(0.4)
 
@@ -292,5 +290,9 @@ def test_bad_labels_are_refused_before_any_work(labels: Any, sentence: str) -> N
 def test_unknown_settings_and_presets_are_errors() -> None:
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         Settings.model_validate({"inner_epoch": 3})
+    with pytest.raises(ValueError, match="Extra inputs are not permitted"):
+        FEATURES.changed(inner_epoch=3)
+    with pytest.raises(ValueError, match="classifier_lr must be above classifier_final_lr"):
+        Settings(classifier_lr=0.001)
     with pytest.raises(ValueError, match="unknown preset 'fast': choose one of digits"):
         named_preset("fast")

@@ -119,10 +119,11 @@ def fit_preprocessing(x: Tensor, whiten: bool = False) -> Preprocessing:
         return Preprocessing(torch.zeros(()), torch.ones(()), fit_zca(x))
     over, shape = ((0, 2, 3), (-1, 1, 1)) if x.ndim == 4 else ((0,), (-1,))
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
-    blocks = [block.double() / scale for block in x.split(_ROWS)]
-    n = x.numel() / x.shape[1]
-    mean = sum((block.sum(dim=over) for block in blocks), torch.zeros(())) / n
-    square = sum((block.square().sum(dim=over) for block in blocks), torch.zeros(())) / n
+    total = torch.zeros(2, x.shape[1], dtype=torch.float64)  # of the values and of their squares
+    for block in x.split(_ROWS):
+        values = block.double() / scale
+        total += torch.stack([values.sum(dim=over), values.square().sum(dim=over)])
+    mean, square = total / (x.numel() / x.shape[1])
     std = (square - mean.square()).clamp(min=0.0).sqrt()
     std[std < 1e-6] = 1.0  # a channel or feature that never changes
     dtype = torch.float32 if x.dtype == torch.uint8 else x.dtype

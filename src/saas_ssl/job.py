@@ -146,11 +146,10 @@ def _train_classifier(problem: Problem, P_u: Tensor, part: Part) -> tuple[nn.Mod
     for epoch in train_classifier(problem, P_u):
         part.note("two", problem.passes(), **_epoch_fields(epoch))
         states.append({name: tensor.clone() for name, tensor in epoch.w.state_dict().items()})
-    x_u = problem.training.x[problem.training.unlabelled_rows]
-    f_u = torch.zeros(P_u.shape)
+    data, f_u = problem.training, torch.zeros(P_u.shape)
     for state in states:
         epoch.w.load_state_dict(state)  # the last one leaves the network as it was
-        f_u += predict(epoch.w, problem.preprocessing, x_u) / len(states)
+        f_u += predict(epoch.w, problem.preprocessing, data.x, data.unlabelled_rows) / len(states)
     return epoch.w, f_u
 
 

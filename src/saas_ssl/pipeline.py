@@ -13,6 +13,7 @@ from saas_ssl.batches import image_passes
 from saas_ssl.checks import check_phase_one
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.data.splits import split_validation
+from saas_ssl.losses import log_softmax
 from saas_ssl.networks import NetworkFactory, NewNetwork, build, named_factory
 from saas_ssl.posterior import INITIAL_POSTERIORS
 from saas_ssl.presets import Settings
@@ -86,14 +87,11 @@ def prepare(
     new_network = partial(build, factory, tuple(data.x.shape[1:]), K)
     base = settings.augmentation
     followed = {"same": base, "strong": f"strong-{base}"}
-    resolved = settings.model_copy(
-        update={
-            "min_probability": alpha,
-            "labelled_batch_size": B_l,
-            "classifier_augmentation": followed.get(
-                settings.classifier_augmentation, settings.classifier_augmentation
-            ),
-        }
+    wish = settings.classifier_augmentation
+    resolved = settings.changed(
+        min_probability=alpha,
+        labelled_batch_size=B_l,
+        classifier_augmentation=followed.get(wish, wish),
     )
     problem = Problem(
         data, training, validation, resolved, seed, preprocessing, new_network, alpha, B, B_l
@@ -199,14 +197,17 @@ def _view(problem: Problem, name: str) -> View:
     return augmented_view(named_recipe(name), problem.preprocessing, problem.training.x.ndim)
 
 
-def predict(network: nn.Module, preprocessing: Preprocessing, x: Tensor) -> Tensor:
-    """f_w(x) for rows as stored, without augmentation: (N, K) probabilities."""
+def predict(
+    network: nn.Module, preprocessing: Preprocessing, x: Tensor, rows: Tensor | None = None
+) -> Tensor:
+    """f_w(x) for rows as stored, all or some, without augmentation: (N, K) probabilities."""
+    rows = torch.arange(len(x)) if rows is None else rows
     network.eval()
     with torch.no_grad():
         return torch.cat(
             [
-                network(preprocessing(block)).float().softmax(dim=1).cpu()
-                for block in x.split(_ROWS_AT_ONCE)
+                log_softmax(network(preprocessing(x[block]))).exp().cpu()
+                for block in rows.split(_ROWS_AT_ONCE)
             ]
         )
 

@@ -1,8 +1,8 @@
 """Named settings as typed values: public names outside, the paper's symbols inside."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 def _setting(default: Any, help: str, symbol: str = "", **constraints: Any) -> Any:
@@ -82,13 +82,19 @@ class Settings(BaseModel):
         0.1, "share of the labelled rows for validation, if each class has 20", ge=0, lt=1
     )
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.classifier_schedule == "halving" and self.classifier_lr <= self.classifier_final_lr:
+            raise ValueError("classifier_lr must be above classifier_final_lr to be halved")
+        return self
 
-_PAPER = Settings()
-_PAPER_CIFAR10 = _PAPER.model_copy(
-    update={"inner_epochs": 40, "outer_iterations": 135, "augmentation": "cifar10"}
-)
-_PAPER_SVHN = _PAPER.model_copy(update={"augmentation": "svhn"})
-_CONV_LARGE = {"network": "conv_large", "whiten": True}
+    def changed(self, **changes: Any) -> Self:
+        """The same settings but for these, checked."""
+        return self.model_validate({**self.model_dump(), **changes})
+
+
+_PAPER_SVHN = Settings(augmentation="svhn")
+_PAPER_CIFAR10 = Settings(augmentation="cifar10", inner_epochs=40, outer_iterations=135)
 
 PRESETS: dict[str, Settings] = {
     "digits": Settings(
@@ -110,20 +116,18 @@ PRESETS: dict[str, Settings] = {
     ),
     "paper-cifar10": _PAPER_CIFAR10,
     "paper-svhn": _PAPER_SVHN,
-    "paper-cifar10-convlarge": _PAPER_CIFAR10.model_copy(
-        update={**_CONV_LARGE, "augmentation": "translate-flip"}
+    "paper-cifar10-convlarge": _PAPER_CIFAR10.changed(
+        network="conv_large", whiten=True, augmentation="translate-flip"
     ),
-    "paper-svhn-convlarge": _PAPER_SVHN.model_copy(
-        update={**_CONV_LARGE, "augmentation": "translate"}
+    "paper-svhn-convlarge": _PAPER_SVHN.changed(
+        network="conv_large", whiten=True, augmentation="translate"
     ),
-    "authors-code": _PAPER_CIFAR10.model_copy(
-        update={
-            "weights": "reset",
-            "update": "joint",
-            "initial_posterior": "random-class",
-            "classifier_weight_decay": 1e-4,
-            "classifier_final_lr": 1e-4,
-        }
+    "authors-code": _PAPER_CIFAR10.changed(
+        weights="reset",
+        update="joint",
+        initial_posterior="random-class",
+        classifier_weight_decay=1e-4,
+        classifier_final_lr=1e-4,
     ),
 }
 
