@@ -12,7 +12,7 @@ help: ## list the targets
 
 $(STAMP): pyproject.toml requirements.txt constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("saas-ssl needs Python 3.11 or newer: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 

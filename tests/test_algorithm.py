@@ -13,6 +13,7 @@ from torch.nn.functional import one_hot
 import reference
 from saas_ssl.algorithm import Outer, phase_one, phase_two
 from saas_ssl.batches import steps_per_epoch, two_streams
+from saas_ssl.descent import add_noise_
 from saas_ssl.networks import redraw_
 from saas_ssl.posterior import gaussian_posterior, hard_labels
 from saas_ssl.randomness import generator_at
@@ -291,6 +292,39 @@ def test_outer_owns_its_tensors_even_if_one_network_is_redrawn_in_place() -> Non
     assert all(torch.equal(first.w[name], w[name]) for name in w)
 
 
+@pytest.mark.parametrize(
+    "P_u", [torch.ones(10, 3), torch.ones(60, 3), torch.ones(40, 2), torch.full((40, 3), torch.nan)]
+)
+def test_phase_two_checks_its_posterior(P_u: Tensor) -> None:
+    data, _ = blobs(n=52)
+    rate = fixed_length(0.1, 1, constant)
+    with pytest.raises(ValueError, match="the posterior"):
+        next(phase_two(data, P_u, small_network, identity_view, seed=0, rate=rate, B=10))
+
+
+def test_langevin_noise_has_the_variance_of_the_paper() -> None:
+    """N(0, 1e-5 η_w), on every weight."""
+    network = nn.Linear(300, 300)
+    before = [w.detach().clone() for w in network.parameters()]
+    add_noise_(network, 1e-5 * 0.01, generator_at(0))
+    drawn = torch.cat(
+        [(w - b).flatten() for w, b in zip(network.parameters(), before, strict=True)]
+    )
+    assert drawn.var().item() == pytest.approx(1e-7, rel=0.02)
+    assert drawn.mean().abs().item() < 1e-5
+
+
+def test_langevin_noise_follows_the_schedule() -> None:
+    """Where the rate is zero there is no noise either."""
+
+    def nothing(_time: float) -> float:
+        return 0.0
+
+    fresh = small_network(generator_at(7, "weights", 0)).state_dict()
+    w = run(M=1, langevin=1.0, schedule=nothing)[0].w
+    assert all(torch.equal(w[name], fresh[name]) for name in fresh)
+
+
 def test_supervised_baseline_ignores_the_unlabelled_rows() -> None:
     data, _ = blobs(n=52)
     moved = data.x.clone()
@@ -354,6 +388,11 @@ def test_divergence_is_one_sentence(phase: str) -> None:
         ({"weights": "rset"}, "weights must be resample or reset"),
         ({"update": "both"}, "update must be alternate or joint"),
         ({"gradient_at": "during"}, "gradient_at must be before or after"),
+        ({"eta_P": float("inf")}, "eta_P must be a number of at least 0"),
+        ({"eta_w": float("nan")}, "eta_w must be a number of at least 0"),
+        ({"langevin": -1.0}, "langevin must be a number of at least 0"),
+        ({"patience": 0}, "patience must be"),
+        ({"P_u": None, "changes": [0.1]}, "to continue a run, give the posterior"),
         ({"P_u": torch.ones(3, 3)}, r"40 unlabelled rows .*\(3, 3\)"),
         ({"P_u": torch.full((40, 3), torch.nan)}, "NaN"),
     ],

@@ -137,6 +137,24 @@ def test_saturation_and_hue_keep_grey_pixels_and_luma() -> None:
     )
 
 
+@pytest.mark.parametrize("recipe", [Recipe(saturation=0.4), Recipe(hue=0.1)])
+def test_saturation_and_hue_each_change_colours(recipe: Recipe) -> None:
+    coloured = 0.3 + 0.3 * images()
+    changed = jitter_colours(coloured, recipe, generator_at(0))
+    assert (changed - coloured).abs().amax(dim=(1, 2, 3)).min() > 1e-3
+    chroma = (coloured - coloured.mean(1, keepdim=True)).norm(dim=1)
+    after = (changed - changed.mean(1, keepdim=True)).norm(dim=1)
+    if recipe.saturation:  # colours move towards grey or away from it, along the same line
+        ratio = (after / chroma).flatten(1).median(dim=1).values
+        assert ratio.min() < 0.9
+        assert ratio.max() > 1.1
+
+
+def test_even_the_smallest_images_are_translated() -> None:
+    matrices = affine_matrices(200, 8, 8, RECIPES["digits"], generator_at(0))
+    assert set((matrices[:, 0, 2] * 4).round().tolist()) == {-1.0, 0.0, 1.0}
+
+
 def test_cutout_blackens_a_square_of_the_given_side() -> None:
     out = cut_out(torch.ones(200, 2, 16, 16), (0.5, 0.5), generator_at(0))
     assert torch.equal(out[:, 0], out[:, 1])
@@ -187,6 +205,20 @@ def test_preprocessing_of_features_leaves_constant_ones_finite() -> None:
     out = fit_preprocessing(x)(x)
     torch.testing.assert_close(out[:, 0].std(correction=0), torch.ones(()))
     assert not out[:, 1].any()
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset", "dtype"),
+    [(1e-7, 0.0, torch.float32), (1e-3, 1e5, torch.float64), (10.0, 1.7e9, torch.float64)],
+)
+def test_features_of_any_scale_are_standardised(
+    scale: float, offset: float, dtype: torch.dtype
+) -> None:
+    x = scale * torch.randn(5000, 3, generator=generator_at(0), dtype=torch.float64) + offset
+    out = fit_preprocessing(x.to(dtype))(x.to(dtype))
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out.std(dim=0), torch.ones(3), atol=1e-2, rtol=0)
+    torch.testing.assert_close(out.mean(dim=0), torch.zeros(3), atol=1e-2, rtol=0)
 
 
 def test_views_of_features_and_of_whitened_images() -> None:

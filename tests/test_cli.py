@@ -1,7 +1,9 @@
 """The command as a user calls it: real processes, real files."""
 
+import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from saas_ssl import generator_at, hold_out, keep_labels, read_digits
+
+README = Path(__file__).parents[1] / "README.md"
 SAAS = str(Path(sys.executable).with_name("saas"))
 
 
@@ -21,9 +26,11 @@ def saas(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """One real `saas demo`, run as the README says."""
+    """One real run of the command in the README."""
     folder = tmp_path_factory.mktemp("demo")
-    done = saas("demo", cwd=folder)
+    (command,) = re.findall(r"^\$ saas (.+)$", README.read_text(), flags=re.MULTILINE)
+    assert command == "demo --seed 1 --out runs/digits"
+    done = saas(*command.split(), cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return folder, done.stdout
@@ -36,33 +43,44 @@ def test_demo_tells_its_progress_and_results(finished: tuple[Path, str]) -> None
     for line in outers:
         for word in ("cumulative loss", "changed", "images/s", "s left"):
             assert word in line
+    for phase in ("supervised baseline", "phase one: labels", "phase two: classifier"):
+        assert phase in text.splitlines()
     for row in ("supervised baseline, test", "SaaS, unlabelled set", "SaaS, test"):
         assert row in text
-    assert "runs/demo/labels.csv" in text
+    assert "runs/digits/labels.csv" in text
 
 
 def test_demo_writes_its_run_and_beats_the_baseline(finished: tuple[Path, str]) -> None:
     folder, _ = finished
     assert [path.name for path in folder.iterdir()] == ["runs"]
-    names = sorted(path.name for path in (folder / "runs" / "demo").iterdir())
+    names = sorted(path.name for path in (folder / "runs" / "digits").iterdir())
     assert names == ["labels.csv", "metrics.jsonl", "run.json"]
-    record = json.loads((folder / "runs" / "demo" / "run.json").read_text())
+    record = json.loads((folder / "runs" / "digits" / "run.json").read_text())
     assert (record["data"]["labelled"], record["data"]["unlabelled"]) == (50, 1297)
     assert record["data"]["test"] == 450
+    assert record["seed"] == 1
+    kept = {
+        row["id"]
+        for row in csv.DictReader((folder / "runs" / "digits" / "labels.csv").open(newline=""))
+        if row["source"] == "given"
+    }
+    rest, _ = hold_out(read_digits(), 450, generator_at(0, "test"))
+    expected = keep_labels(rest, 50, generator_at(1, "kept labels"))
+    assert kept == {expected.ids[row] for row in expected.labelled_rows.tolist()}
     results = record["results"]
     assert results["saas"]["test_error"] < 0.7 * results["supervised"]["test_error"]
-    lines = (folder / "runs" / "demo" / "labels.csv").read_text().splitlines()
+    lines = (folder / "runs" / "digits" / "labels.csv").read_text().splitlines()
     assert len(lines) == 1 + 50 + 1297
 
 
 def test_an_existing_run_is_refused_in_one_sentence(finished: tuple[Path, str]) -> None:
     folder, _ = finished
-    before = (folder / "runs" / "demo" / "run.json").read_text()
-    done = saas("demo", "--out", "runs/demo", cwd=folder)
+    before = (folder / "runs" / "digits" / "run.json").read_text()
+    done = saas("demo", "--out", "runs/digits", cwd=folder)
     assert done.returncode == 1
-    assert done.stderr == "saas: runs/demo exists: choose another --out, or give --overwrite\n"
+    assert done.stderr == "saas: runs/digits exists: choose another --out, or give --overwrite\n"
     assert done.stdout == ""
-    assert (folder / "runs" / "demo" / "run.json").read_text() == before
+    assert (folder / "runs" / "digits" / "run.json").read_text() == before
 
 
 def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
@@ -98,7 +116,8 @@ def test_help_does_not_import_torch(tmp_path: Path) -> None:
     assert "demo" in done.stdout
 
 
-def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
         [SAAS, "demo", "--out", "run"],
         cwd=tmp_path,
@@ -112,9 +131,9 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
 

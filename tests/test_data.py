@@ -42,6 +42,9 @@ GOOD: dict[str, Any] = {
             r"row 1 \(b\).*NaN",
         ),
         ({"x": torch.full((4, 1, 2, 2), torch.inf)}, "infinite"),
+        ({"x": torch.rand(4, 2).numpy()}, "torch tensors"),
+        ({"x": torch.ones(4, 1, 2, 2, dtype=torch.int16)}, "images must be uint8"),
+        ({"x": torch.full((4, 1, 2, 2), 255.0)}, "between 0 and 1"),
         ({"y": torch.tensor([0, 1, -1])}, "one int64 label for each of the 4 rows"),
         ({"y": torch.tensor([0.0, 1.0, -1.0, -1.0])}, "int64"),
         (
@@ -131,6 +134,8 @@ def test_validation_is_stratified_and_needs_20_labels_per_class() -> None:
     _, at_least_one = split_validation(rows(y), 0.001, generator_at(0))
     assert at_least_one is not None
     assert torch.bincount(at_least_one.y).tolist() == [1, 1, 1]
+    almost_all, _ = split_validation(rows(y), 0.99, generator_at(0))
+    assert torch.bincount(almost_all.y[almost_all.labelled_rows]).tolist() == [1, 1, 1]
     few = rows([0] * 40 + [1] * 19 + [2] * 25)
     assert split_validation(few, 0.1, generator_at(0)) == (few, None)
     assert split_validation(rows(y), 0.0, generator_at(0))[1] is None

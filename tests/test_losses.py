@@ -1,6 +1,8 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from saas_ssl.losses import cross_entropy, entropy, log_softmax
 from saas_ssl.randomness import generator_at
@@ -31,6 +33,17 @@ def test_gradients_flow_into_the_network_and_not_into_the_posterior() -> None:
     assert logits.grad is not None
     assert logits.grad.abs().sum() > 0
     assert P.grad is None
+
+
+def test_outputs_of_another_shape_are_not_broadcast() -> None:
+    with pytest.raises(ValueError, match=r"outputs of shape \(3, 1\), not \(3, 4\)"):
+        cross_entropy(torch.zeros(3, 1), torch.full((3, 4), 0.25))
+
+
+def test_the_posterior_may_live_on_another_device_than_the_outputs() -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        log_f = torch.zeros(3, 4, device="cuda")
+        assert cross_entropy(log_f, torch.zeros(3, 4)).device.type == "cuda"
 
 
 def test_certain_outputs_have_no_nan() -> None:

@@ -129,6 +129,8 @@ def test_convolutions_run_in_channels_last() -> None:
     network = build(small_conv, (3, 8, 8), 4, generator_at(0))
     x = torch.rand(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
     first = next(network.children())
+    assert isinstance(first, nn.Conv2d)
+    assert first.weight.is_contiguous(memory_format=torch.channels_last)
     assert first(x).is_contiguous(memory_format=torch.channels_last)
 
 

@@ -45,7 +45,7 @@ def with_(**changes: Any) -> Settings:
 
 def test_beats_the_supervised_baseline_on_digits() -> None:
     """A fifth of the demo's cost: a narrower network, fewer outer iterations and epochs."""
-    rest, test = hold_out(read_digits(), 450, generator_at(0, "digits test rows"))
+    rest, test = hold_out(read_digits(), 450, generator_at(0, "test"))
     data = keep_labels(rest, 50, generator_at(5, "kept labels"))
     settings = named_preset("digits").changed(width=8, outer_iterations=3, classifier_epochs=8)
     problem = prepare(data, settings, seed=5)
@@ -182,6 +182,26 @@ def test_any_factory_works() -> None:
     assert torch.equal(first.dP_u, again.dP_u)
 
 
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_a_network_with_the_wrong_number_of_outputs_is_refused(outputs: int) -> None:
+    def users_own(in_shape: tuple[int, ...], _n_classes: int, _generator: Generator) -> nn.Module:
+        return nn.Linear(in_shape[0], outputs)
+
+    with pytest.raises(ValueError, match="one for each of the 3 classes"):
+        prepare(features(), FEATURES, seed=0, network=users_own)
+
+
+def test_a_batch_too_small_for_the_network_is_refused_before_any_work() -> None:
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        prepare(features(), with_(labelled_batch_size=1), seed=0)
+
+
+def test_double_precision_features_work() -> None:
+    data, _ = blobs()
+    assert data.x.dtype == torch.float64
+    assert next(infer_posterior(prepare(data, FEATURES, seed=0))).P_u.isfinite().all()
+
+
 def test_one_compiled_network_can_serve_every_outer_iteration() -> None:
     from saas_ssl.algorithm import phase_one
     from saas_ssl.networks import build, named_factory, redraw_
@@ -292,6 +312,8 @@ def test_unknown_settings_and_presets_are_errors() -> None:
         Settings.model_validate({"inner_epoch": 3})
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         FEATURES.changed(inner_epoch=3)
+    with pytest.raises(ValueError, match="finite number"):
+        FEATURES.changed(posterior_lr=float("inf"))
     with pytest.raises(ValueError, match="classifier_lr must be above classifier_final_lr"):
         Settings(classifier_lr=0.001)
     with pytest.raises(ValueError, match="unknown preset 'fast': choose one of digits"):

@@ -10,11 +10,18 @@ from rich.console import Console
 from saas_ssl.data import PartiallyLabelled
 from saas_ssl.job import Truth, run_job, total_image_passes
 from saas_ssl.labels import LabelRow, label_rows, write_labels
-from saas_ssl.pipeline import initial_posterior, prepare
+from saas_ssl.pipeline import (
+    infer_posterior,
+    initial_posterior,
+    predict,
+    prepare,
+    train_classifier,
+)
 from saas_ssl.posterior import hard_labels
 from saas_ssl.progress import Display, duration, results_table
 from saas_ssl.runs import free_name, run_directory
 from test_pipeline import FEATURES, features, with_
+from toy import last
 
 
 def run(directory: Path, truth: Truth, labelled_per_class: int = 4) -> dict[str, Any]:
@@ -71,6 +78,8 @@ def test_the_forecast_of_image_passes_is_what_is_spent(tmp_path: Path) -> None:
     results = run(tmp_path, Truth())
     spent = results["image_passes"] + results["supervised"]["image_passes"]
     assert spent == total_image_passes(prepare(features(), FEATURES, seed=1))
+    unknown = with_(classifier_schedule="halving")
+    assert total_image_passes(prepare(features(), unknown, seed=1)) is None
 
 
 def test_what_is_not_known_is_null(tmp_path: Path) -> None:
@@ -108,6 +117,26 @@ def test_labels_csv_has_every_row_in_order(tmp_path: Path) -> None:
             assert probability + float(row["runner_up_probability"]) <= 1.0 + 1e-5
             wrong += row["label"] != f"class {int(row['id']) % 3}"
     assert wrong / len(data.unlabelled_rows) == pytest.approx(results["saas"]["unlabelled_error"])
+
+
+def test_probabilities_are_averaged_over_the_last_five_epochs(tmp_path: Path) -> None:
+    settings = with_(classifier_epochs=7)
+    problem = prepare(features(), settings, seed=1)
+    with Display(Console(quiet=True), total_image_passes(problem)) as display:
+        run_job(problem, Truth(), "blobs", tmp_path, display)
+    data = problem.training
+    P_u = last(infer_posterior(problem)).P_u
+    seen = [
+        predict(epoch.w, problem.preprocessing, data.x, data.unlabelled_rows)
+        for epoch in train_classifier(problem, P_u)
+    ]
+    mean = torch.stack(seen[-5:]).mean(dim=0)
+    expected = mean.gather(1, hard_labels(P_u)[:, None]).squeeze(1)
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        written = [
+            float(row["probability"]) for row in csv.DictReader(file) if row["source"] == "inferred"
+        ]
+    torch.testing.assert_close(torch.tensor(written), expected, atol=2e-6, rtol=0)
 
 
 def test_names_survive_the_csv(tmp_path: Path) -> None:

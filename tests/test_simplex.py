@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from reference import project_by_bisection
-from saas_ssl.simplex import _BLOCK_ELEMENTS, project
+from saas_ssl.blocks import in_blocks
+from saas_ssl.simplex import project
 
 matrices = st.tuples(st.integers(1, 6), st.integers(2, 12)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.floats(-10, 10))
@@ -61,8 +62,8 @@ def test_ties_share_equally() -> None:
 
 
 def test_rows_are_independent_across_blocks() -> None:
-    rows = _BLOCK_ELEMENTS // 4 + 5  # more than one block
-    P = torch.randn(rows, 4, generator=torch.Generator().manual_seed(0))
+    P = torch.randn(1_100_000, 4, generator=torch.Generator().manual_seed(0))
+    assert len(in_blocks(P)) > 1
     last = project(P[-7:], 0.05)
     assert torch.equal(project(P, 0.05)[-7:], last)
 
@@ -84,9 +85,22 @@ def test_infeasible_alpha_says_what_is_feasible(alpha: float) -> None:
         project(torch.rand(3, 10), alpha)
 
 
-def test_integers_are_refused() -> None:
-    with pytest.raises(ValueError, match="floating-point"):
-        project(torch.ones(3, 3, dtype=torch.int64), 0.1)
+@pytest.mark.parametrize(
+    "P", [torch.ones(3, 3, dtype=torch.int64), torch.rand(3), torch.rand(3, 0)]
+)
+def test_anything_but_a_matrix_of_numbers_is_refused(P: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="floating-point matrix"):
+        project(P, 0.1)
+
+
+def test_a_row_with_nan_gives_nan_and_harms_no_other() -> None:
+    result = project(torch.tensor([[torch.nan, 0.0], [3.0, 0.0]]), 0.1)
+    assert result[0].isnan().all()
+    torch.testing.assert_close(result[1], torch.tensor([0.9, 0.1]))
+
+
+def test_no_gradient_is_followed() -> None:
+    assert not project(torch.rand(3, 4, requires_grad=True), 0.1).requires_grad
 
 
 def test_runs_where_the_tensor_lives() -> None:

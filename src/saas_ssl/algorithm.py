@@ -16,7 +16,13 @@ from torch.nn.functional import one_hot
 
 from saas_ssl.augment import View
 from saas_ssl.batches import steps_per_epoch, two_streams
-from saas_ssl.checks import check_batch, check_labels, check_phase_one
+from saas_ssl.checks import (
+    check_batch,
+    check_labels,
+    check_numbers,
+    check_phase_one,
+    check_posterior,
+)
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.descent import add_noise_, descend_, set_rate_
 from saas_ssl.losses import cross_entropy, entropy, log_softmax
@@ -83,7 +89,9 @@ def phase_one(
     x, K, u, l = data.x, data.n_classes, data.unlabelled_rows, data.labelled_rows  # noqa: E741
     B_l = min(B, len(l)) if B_l is None else B_l
     alpha = 0.5 / K if alpha is None else alpha
-    check_phase_one(data, P_u, T, B, B_l, alpha, weights, update, gradient_at)
+    options = {"weights": weights, "update": update, "gradient_at": gradient_at}
+    check_phase_one(data, P_u, changes, T, B, B_l, alpha, **options)
+    check_numbers(eta_w=eta_w, eta_P=eta_P, beta=beta, langevin=langevin, patience=patience - 1)
     if P_u is None:
         P_u = gaussian_posterior(len(u), K, alpha, generator_at(seed, "posterior"))  #             1
     P_u = P_u if changes else project(P_u, alpha)  # (one to continue from is projected already)   5
@@ -144,6 +152,8 @@ def phase_two(
     check_labels(data)
     check_batch(B, len(u), "labelled" if P_u is None else "unlabelled")
     check_batch(B_l, len(l), "labelled")
+    if P_u is not None:
+        check_posterior(P_u, len(u), K)
     y_u, y_l = one_hot(y_u, K), one_hot(data.y[l], K)
     w = new_network(generator_at(seed, "classifier weights"))  #                                  20
     sgd = torch.optim.SGD(w.parameters(), 0.0, momentum, weight_decay=weight_decay)

@@ -8,9 +8,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
+from saas_ssl.blocks import in_blocks
 from saas_ssl.whitening import Zca, fit_zca
-
-_ROWS = 4096
 
 View = Callable[[Tensor, Generator], Tensor]
 """Rows of the data as stored (uint8 images, or floats) -> what the network sees."""
@@ -104,8 +103,8 @@ class Preprocessing:
         return x if self.zca is None else self.zca.apply(x)
 
     def standardise(self, x: Tensor) -> Tensor:
-        """(x - mean) / std, images in channels_last order."""
-        x = (x - self.mean) / self.std
+        """(x - mean) / std in single precision, images in channels_last order."""
+        x = ((x - self.mean) / self.std).float()
         return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -119,13 +118,14 @@ def fit_preprocessing(x: Tensor, whiten: bool = False) -> Preprocessing:
         return Preprocessing(torch.zeros(()), torch.ones(()), fit_zca(x))
     over, shape = ((0, 2, 3), (-1, 1, 1)) if x.ndim == 4 else ((0,), (-1,))
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
-    total = torch.zeros(2, x.shape[1], dtype=torch.float64)  # of the values and of their squares
-    for block in x.split(_ROWS):
-        values = block.double() / scale
-        total += torch.stack([values.sum(dim=over), values.square().sum(dim=over)])
-    mean, square = total / (x.numel() / x.shape[1])
-    std = (square - mean.square()).clamp(min=0.0).sqrt()
-    std[std < 1e-6] = 1.0  # a channel or feature that never changes
+    n = x.numel() / x.shape[1]
+    mean, square = (torch.zeros(x.shape[1], dtype=torch.float64) for _ in range(2))
+    for block in in_blocks(x):
+        mean += (block.double() / scale).sum(dim=over) / n
+    for block in in_blocks(x):  # a second pass: squares about the mean do not cancel
+        square += (block.double() / scale - mean.view(shape)).square().sum(dim=over) / n
+    std = square.sqrt()
+    std[std <= 1e-12 * mean.abs()] = 1.0  # a channel or feature that never changes
     dtype = torch.float32 if x.dtype == torch.uint8 else x.dtype
     return Preprocessing(mean.view(shape).to(dtype), std.view(shape).to(dtype))
 
@@ -176,7 +176,7 @@ def affine_matrices(B: int, H: int, W: int, recipe: Recipe, generator: Generator
     # In pixels: rotation · shear / zoom, mirrored.
     a, b = turn.cos() * mirror / zoom, (turn.cos() * shear.tan() - turn.sin()) / zoom
     c, d = turn.sin() * mirror / zoom, (turn.sin() * shear.tan() + turn.cos()) / zoom
-    across, down = (_whole(round(side * recipe.translate), B, generator) for side in (W, H))
+    across, down = (_whole(_pixels(recipe.translate, side), B, generator) for side in (W, H))
     # Coordinates run from -1 to 1 along both sides, whatever their lengths.
     rows = torch.stack([a, b * (H / W), 2 * across / W, c * (W / H), d, 2 * down / H], dim=1)
     return rows.view(B, 2, 3)
@@ -235,6 +235,10 @@ def _uniform(low: float, high: float, n: int, generator: Generator) -> Tensor:
 
 def _choice(values: tuple[float, ...], n: int, generator: Generator) -> Tensor:
     return torch.tensor(values)[torch.randint(len(values), (n,), generator=generator)]
+
+
+def _pixels(share: float, side: int) -> int:
+    return max(1, round(share * side)) if share else 0
 
 
 def _whole(largest: int, n: int, generator: Generator) -> Tensor:

@@ -1,5 +1,8 @@
 """Bad input is refused here, in one sentence, before any work is done."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -10,13 +13,12 @@ from saas_ssl.simplex import check_alpha
 def check_phase_one(
     data: PartiallyLabelled,
     P_u: Tensor | None,
+    changes: Sequence[float],
     T: int,
     B: int,
     B_l: int,
     alpha: float,
-    weights: str,
-    update: str,
-    gradient_at: str,
+    **options: str,
 ) -> None:
     """Raise ValueError unless Phase I can start."""
     N_u, K = len(data.unlabelled_rows), data.n_classes
@@ -26,21 +28,36 @@ def check_phase_one(
     check_batch(B, N_u, "unlabelled")
     check_batch(B_l, len(data.labelled_rows), "labelled")
     check_alpha(alpha, K)
-    for name, value, allowed in (
-        ("weights", weights, ("resample", "reset")),
-        ("update", update, ("alternate", "joint")),
-        ("gradient_at", gradient_at, ("before", "after")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{name} must be {allowed[0]} or {allowed[1]}, not {value}")
     if T < 1:
         raise ValueError(f"inner_epochs (T) must be at least 1, not {T}")
-    if P_u is not None and P_u.shape != (N_u, K):
+    for name, allowed in (
+        ("weights", ("resample", "reset")),
+        ("update", ("alternate", "joint")),
+        ("gradient_at", ("before", "after")),
+    ):
+        if options[name] not in allowed:
+            raise ValueError(f"{name} must be {allowed[0]} or {allowed[1]}, not {options[name]}")
+    if P_u is not None:
+        check_posterior(P_u, N_u, K)
+    elif changes:
+        raise ValueError("to continue a run, give the posterior P_u that it had reached")
+
+
+def check_numbers(**numbers: float) -> None:
+    """Raise ValueError for a number that is negative, infinite or not a number."""
+    for name, value in numbers.items():
+        if not 0.0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number of at least 0, not {value:g}")
+
+
+def check_posterior(P_u: Tensor, N_u: int, K: int) -> None:
+    """Raise ValueError unless P_u is a finite N_u x K matrix."""
+    if P_u.shape != (N_u, K):
         raise ValueError(
             f"the posterior must have one row for each of the {N_u} unlabelled rows and one column "
             f"for each of the {K} classes, but its shape is {tuple(P_u.shape)}"
         )
-    if P_u is not None and not P_u.isfinite().all():
+    if not P_u.isfinite().all():
         raise ValueError("the posterior has NaN or infinite values")
 
 

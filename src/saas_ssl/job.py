@@ -57,9 +57,11 @@ class Part:
         self._display.advance(passes, line)
 
 
-def total_image_passes(problem: Problem) -> int:
-    """Images that the whole run takes through networks, if nothing stops early or late."""
+def total_image_passes(problem: Problem) -> int | None:
+    """Images that the whole run takes through networks; unknown if phase two has no set length."""
     settings = problem.settings
+    if settings.classifier_schedule == "halving":
+        return None
     return (
         problem.passes(settings.outer_iterations * settings.inner_epochs)
         + problem.passes(settings.classifier_epochs)

@@ -6,7 +6,11 @@ from torch import Tensor
 
 def cross_entropy(log_f: Tensor, P: Tensor) -> Tensor:
     """ℓ(B, P; w) = 1/|B| Σ_i ⟨-log f_w(x_i), P_i⟩; gradients flow into log_f, P is a constant."""
-    return -(log_f * P.detach()).sum(dim=1).mean()
+    if log_f.shape != P.shape:  # a single output would otherwise be broadcast, and learn nonsense
+        raise ValueError(
+            f"the network gives outputs of shape {tuple(log_f.shape)}, not {tuple(P.shape)}"
+        )
+    return -(log_f * P.detach().to(log_f.device)).sum(dim=1).mean()
 
 
 def entropy(log_f: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from saas_ssl.algorithm import Epoch, Outer, phase_one, phase_two
 from saas_ssl.augment import Preprocessing, View, augmented_view, fit_preprocessing, named_recipe
-from saas_ssl.batches import image_passes
+from saas_ssl.batches import image_passes, steps_per_epoch
 from saas_ssl.checks import check_phase_one
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.data.splits import split_validation
@@ -17,7 +17,7 @@ from saas_ssl.losses import log_softmax
 from saas_ssl.networks import NetworkFactory, NewNetwork, build, named_factory
 from saas_ssl.posterior import INITIAL_POSTERIORS
 from saas_ssl.presets import Settings
-from saas_ssl.randomness import generator_at
+from saas_ssl.randomness import generator_at, global_draws_from
 from saas_ssl.schedules import SCHEDULES, Rate, fixed_length, halving
 
 _ROWS_AT_ONCE = 512
@@ -74,13 +74,14 @@ def prepare(
     check_phase_one(
         training,
         None,
+        (),
         settings.inner_epochs,
         B,
         B_l,
         alpha,
-        settings.weights,
-        settings.update,
-        settings.gradient_at,
+        weights=settings.weights,
+        update=settings.update,
+        gradient_at=settings.gradient_at,
     )
     preprocessing = fit_preprocessing(training.x, settings.whiten)
     factory = network or named_factory(settings.network, settings.width)
@@ -96,11 +97,29 @@ def prepare(
     problem = Problem(
         data, training, validation, resolved, seed, preprocessing, new_network, alpha, B, B_l
     )
-    # What would only fail an hour later fails now: both views, and a network of this shape.
-    _view(problem, resolved.augmentation)
-    _view(problem, resolved.classifier_augmentation)
-    new_network(generator_at(seed, "trial"))
+    _try_smallest_batches(problem)
     return problem
+
+
+def _try_smallest_batches(problem: Problem) -> None:
+    """What would only fail an hour later fails now: each view, and a step of the network on it."""
+    data, settings = problem.training, problem.settings
+    N_u, N_l = len(data.unlabelled_rows), len(data.labelled_rows)
+    smallest = min(
+        problem.B_l,
+        N_u // steps_per_epoch(N_u, problem.B),
+        N_l // steps_per_epoch(N_l, problem.supervised_B),
+    )
+    generator = generator_at(problem.seed, "trial")
+    network = problem.new_network(generator).train()
+    for name in (settings.augmentation, settings.classifier_augmentation):
+        with global_draws_from(generator):
+            logits = network(_view(problem, name)(data.x[:smallest], generator))
+        if logits.shape != (smallest, data.n_classes):
+            raise ValueError(
+                f"the network gives {tuple(logits.shape)} outputs for a batch of {smallest} rows, "
+                f"but it must give one for each of the {data.n_classes} classes"
+            )
 
 
 def infer_posterior(problem: Problem, P_u: Tensor | None = None) -> Iterator[Outer]:

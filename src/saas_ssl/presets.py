@@ -17,7 +17,7 @@ def _setting(default: Any, help: str, symbol: str = "", **constraints: Any) -> A
 class Settings(BaseModel):
     """Every choice of a run. The defaults are the paper's; presets change what differs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # What the network is and what it sees
     network: str = _setting("resnet18", "small_conv, resnet18, conv_large or mlp", "w")
@@ -74,7 +74,7 @@ class Settings(BaseModel):
         "halving", "halve when the score stalls, or a known shape over classifier_epochs"
     )
     classifier_epochs: int = _setting(
-        30, "passes over the unlabelled rows; the baseline gets as many image passes", ge=1
+        30, "unless halving: passes over the unlabelled rows; the baseline costs the same", ge=1
     )
     classifier_patience: int = _setting(50, "epochs without a rise before halving", ge=1)
     classifier_final_lr: float = _setting(0.001, "halving ends when it reaches this", gt=0)

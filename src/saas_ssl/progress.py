@@ -16,7 +16,7 @@ class Display:
     ``advance`` ends one outer iteration or epoch: it prints a line and moves the bar.
     """
 
-    def __init__(self, console: Console, total_passes: int) -> None:
+    def __init__(self, console: Console, total_passes: int | None) -> None:
         self._console = console
         self._total = total_passes
         self._done = 0
@@ -48,17 +48,19 @@ class Display:
     def begin(self, phase: str) -> None:
         """Name what is being done now."""
         self._bar.update(self._task, description=phase)
+        if not self._console.is_terminal:
+            self._console.print(phase)
 
     def advance(self, passes: int, line: str = "") -> None:
         """So many images went through a network; say what came of it, how fast, how long still."""
         self._done += passes
         speed = self._done / max(1e-9, time.monotonic() - self._start)
-        left = f"{duration(max(0, self._total - self._done) / speed)} left"
+        left = ""
+        if self._total is not None:
+            left = f"{duration(max(0, self._total - self._done) / speed)} left"
         self._bar.update(self._task, completed=self._done, left=left)
         if line:
-            self._console.print(
-                f"{line}   {speed:,.0f} images/s   {left}", highlight=False, soft_wrap=True
-            )
+            self._console.print(f"{line}   {speed:,.0f} images/s   {left}")
 
 
 def duration(seconds: float) -> str:

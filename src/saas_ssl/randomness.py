@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import index
 
 import torch
 from torch import Generator
@@ -14,7 +15,11 @@ def generator_at(seed: int, *place: str | int) -> Generator:
     Draws are small (permutations, affine parameters) or rare (weights), so they are made on the
     CPU and moved: the same seed then means the same draws on every device.
     """
-    digest = hashlib.sha256(repr((seed, *place)).encode()).digest()
+    # index: numpy's integers are as good as Python's, and print differently.
+    exact = (index(seed), *(part if isinstance(part, str) else index(part) for part in place))
+    digest = hashlib.sha256(
+        repr(exact).encode()
+    ).digest()  # numpy's integers are as good as Python's
     return Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 

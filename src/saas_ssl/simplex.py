@@ -3,9 +3,7 @@
 import torch
 from torch import Tensor
 
-# Sorting returns int64 indices beside the values: by blocks of rows the extra memory stays small
-# however many rows there are.
-_BLOCK_ELEMENTS = 1 << 22
+from saas_ssl.blocks import in_blocks
 
 
 def check_alpha(alpha: float, K: int) -> None:
@@ -23,12 +21,16 @@ def project(P: Tensor, alpha: float) -> Tensor:
     With s = 1 - Kα the solution is p_k = α + max(u_k - τ, 0), where u is P_i shifted so that its
     largest entry is 0, and τ follows from the sorted entries (Held, Wolfe and Crowder, 1974).
     """
+    if P.ndim != 2 or P.shape[1] == 0 or not P.is_floating_point():
+        raise ValueError(
+            "project needs a floating-point matrix with a column for each class, "
+            f"not {P.dtype} of shape {tuple(P.shape)}"
+        )
     check_alpha(alpha, P.shape[1])
-    if not P.is_floating_point():
-        raise ValueError(f"project needs a floating-point matrix, not {P.dtype}")
+    P = P.detach()
     projected = torch.empty_like(P)
-    rows = max(1, _BLOCK_ELEMENTS // P.shape[1])
-    for source, target in zip(P.split(rows), projected.split(rows), strict=True):
+    # Sorting returns int64 indices beside the values: by blocks they take little memory.
+    for source, target in zip(in_blocks(P), in_blocks(projected), strict=True):
         _project_block(source, alpha, target)
     return projected
 
@@ -43,6 +45,6 @@ def _project_block(P: Tensor, alpha: float, out: Tensor) -> None:
     j = torch.arange(1, K + 1, dtype=P.dtype, device=P.device)
     tau_j = (sorted_u.cumsum(dim=1) - s) / j  # (N, K): τ if exactly the j largest entries exceed it
     support = (sorted_u > tau_j).sum(dim=1, keepdim=True)  # true for 1..ρ, false after; ρ ≥ 1
-    tau = tau_j.gather(1, support - 1)
+    tau = tau_j.gather(1, support.clamp(min=1) - 1)  # NaN in a row: no support, and NaN comes out
     torch.sub(u, tau, out=out)
     out.clamp_(min=0.0).add_(alpha)

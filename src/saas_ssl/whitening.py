@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_ROWS = 4096
+from saas_ssl.blocks import in_blocks
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Zca:
 
     def apply(self, x: Tensor) -> Tensor:
         """Whiten images (uint8, or floats in [0, 1]) or features, by blocks of rows."""
-        return torch.cat(
-            [(_flat(block) - self.mean) @ self.whiten for block in x.split(_ROWS)]
-        ).view(x.shape)
+        return torch.cat([(_flat(block) - self.mean) @ self.whiten for block in in_blocks(x)]).view(
+            x.shape
+        )
 
     def invert(self, x: Tensor) -> Tensor:
         """Whitened images -> pixels in [0, 1]."""
@@ -32,7 +32,7 @@ class Zca:
 
 def fit_zca(x: Tensor, epsilon: float = 1e-6) -> Zca:
     """Fit on the training data only; ε = 1e-6 on pixels in [0, 1] is VAT's setting."""
-    blocks = x.split(_ROWS)
+    blocks = in_blocks(x)
     mean = torch.stack([_flat(block).double().sum(dim=0) for block in blocks]).sum(dim=0) / len(x)
     covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
     for block in blocks:

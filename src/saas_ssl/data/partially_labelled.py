@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from saas_ssl.blocks import in_blocks
+
 UNLABELLED = -1
 
 
@@ -20,6 +22,8 @@ class PartiallyLabelled:
     ids: Sequence[str]  # N names of rows: a path, or the row's number
 
     def __post_init__(self) -> None:
+        if not isinstance(self.x, Tensor) or not isinstance(self.y, Tensor):
+            raise ValueError("x and y must be torch tensors: torch.from_numpy makes them of arrays")
         if self.x.ndim not in (2, 4):
             raise ValueError(
                 "x must be images (N, C, H, W) or features (N, D), "
@@ -27,6 +31,8 @@ class PartiallyLabelled:
             )
         if self.x.ndim == 2 and not self.x.is_floating_point():
             raise ValueError(f"features must be floating-point numbers, not {self.x.dtype}")
+        if self.x.ndim == 4 and not (self.x.dtype == torch.uint8 or self.x.is_floating_point()):
+            raise ValueError(f"images must be uint8, or floats from 0 to 1, not {self.x.dtype}")
         if self.y.dtype != torch.int64 or self.y.shape != self.x.shape[:1]:
             raise ValueError(
                 f"y must hold one int64 label for each of the {len(self.x)} rows of x, "
@@ -48,10 +54,14 @@ class PartiallyLabelled:
                 f"0 to {len(self.classes) - 1}, or {UNLABELLED} for unlabelled"
             )
         if self.x.is_floating_point():
-            wrong = ~self.x.flatten(1).isfinite().all(dim=1)
-            if wrong.any():
-                row = int(wrong.nonzero()[0])
+            rows = torch.cat(
+                [block.flatten(1).isfinite().all(dim=1) for block in in_blocks(self.x)]
+            )
+            if not rows.all():
+                row = int((~rows).nonzero()[0])
                 raise ValueError(f"row {row} ({self.ids[row]}) of x has NaN or infinite values")
+            if self.x.ndim == 4 and any(b.min() < 0 or b.max() > 1 for b in in_blocks(self.x)):
+                raise ValueError("images of floating-point numbers must lie between 0 and 1")
 
     @property
     def n_classes(self) -> int:
@@ -81,7 +91,7 @@ class PartiallyLabelled:
     def fingerprint(self) -> str:
         """SHA-256 of rows, labels, classes and ids: equal exactly when the data are."""
         digest = hashlib.sha256(repr((tuple(self.x.shape), str(self.x.dtype))).encode())
-        for block in self.x.split(4096):
+        for block in in_blocks(self.x):
             digest.update(block.contiguous().numpy().tobytes())
         digest.update(self.y.numpy().tobytes())
         digest.update(repr((list(self.classes), list(self.ids))).encode())

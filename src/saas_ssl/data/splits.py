@@ -52,7 +52,7 @@ def split_validation(
     counts = torch.bincount(data.y[labelled], minlength=data.n_classes)
     if share == 0 or counts.min() < FEWEST_LABELS_TO_VALIDATE:
         return data, None
-    wanted = (counts * share).round().long().clamp(min=1)
+    wanted = (counts * share).round().long().clamp(min=1).minimum(counts - 1)
     held = labelled[_draw_per_class(data.y[labelled], wanted, generator)]
     return data.take(_others(held, len(data.y))), data.take(held)
 
