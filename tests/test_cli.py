@@ -59,18 +59,14 @@ def test_demo_writes_its_run_and_beats_the_baseline(finished: tuple[Path, str]) 
     assert (record["data"]["labelled"], record["data"]["unlabelled"]) == (50, 1297)
     assert record["data"]["test"] == 450
     assert record["seed"] == 1
-    kept = {
-        row["id"]
-        for row in csv.DictReader((folder / "runs" / "digits" / "labels.csv").open(newline=""))
-        if row["source"] == "given"
-    }
+    lines = (folder / "runs" / "digits" / "labels.csv").read_text().splitlines()
+    assert len(lines) == 1 + 50 + 1297
+    kept = {row["id"] for row in csv.DictReader(lines) if row["source"] == "given"}
     rest, _ = hold_out(read_digits(), 450, generator_at(0, "test"))
     expected = keep_labels(rest, 50, generator_at(1, "kept labels"))
     assert kept == {expected.ids[row] for row in expected.labelled_rows.tolist()}
     results = record["results"]
     assert results["saas"]["test_error"] < 0.7 * results["supervised"]["test_error"]
-    lines = (folder / "runs" / "digits" / "labels.csv").read_text().splitlines()
-    assert len(lines) == 1 + 50 + 1297
 
 
 def test_an_existing_run_is_refused_in_one_sentence(finished: tuple[Path, str]) -> None:
