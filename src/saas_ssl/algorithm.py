@@ -90,8 +90,8 @@ def phase_one(
     B_l = min(B, len(l)) if B_l is None else B_l
     alpha = 0.5 / K if alpha is None else alpha
     options = {"weights": weights, "update": update, "gradient_at": gradient_at}
-    check_phase_one(data, P_u, changes, T, B, B_l, alpha, **options)
-    check_numbers(eta_w=eta_w, eta_P=eta_P, beta=beta, langevin=langevin, patience=patience - 1)
+    check_phase_one(data, P_u, changes, T, B, B_l, alpha, patience, **options)
+    check_numbers(eta_w=eta_w, eta_P=eta_P, beta=beta, momentum=momentum, langevin=langevin)
     if P_u is None:
         P_u = gaussian_posterior(len(u), K, alpha, generator_at(seed, "posterior"))  #             1
     P_u = P_u if changes else project(P_u, alpha)  # (one to continue from is projected already)   5
@@ -142,7 +142,7 @@ def phase_two(
     B_l: int | None = None,
     score: Callable[[nn.Module, float], float] = lambda _w, loss: -loss,
 ) -> Iterator[Epoch]:
-    """W = argmin ℓ(x_u, argmax P_u; w) + ℓ(x_l, y_l; w): an ordinary classifier, epoch by epoch.
+    """w = argmin ℓ(x_u, argmax P_u; w) + ℓ(x_l, y_l; w): an ordinary classifier, epoch by epoch.
 
     Without a posterior the labelled rows stand in for the unlabelled ones: the supervised baseline.
     """

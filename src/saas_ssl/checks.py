@@ -18,6 +18,7 @@ def check_phase_one(
     B: int,
     B_l: int,
     alpha: float,
+    patience: int,
     **options: str,
 ) -> None:
     """Raise ValueError unless Phase I can start."""
@@ -30,6 +31,8 @@ def check_phase_one(
     check_alpha(alpha, K)
     if T < 1:
         raise ValueError(f"inner_epochs (T) must be at least 1, not {T}")
+    if patience < 1:
+        raise ValueError(f"patience must be at least 1, not {patience}")
     for name, allowed in (
         ("weights", ("resample", "reset")),
         ("update", ("alternate", "joint")),

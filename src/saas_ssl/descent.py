@@ -19,7 +19,7 @@ def descend_(optimiser: Optimizer, loss: Tensor) -> None:
 
 
 def add_noise_(network: nn.Module, variance: float, generator: Generator) -> None:
-    """W <- w + N(0, variance): the noise of stochastic gradient Langevin dynamics."""
+    """w <- w + N(0, variance): the noise of stochastic gradient Langevin dynamics."""
     if variance == 0:
         return
     with torch.no_grad():

@@ -79,6 +79,7 @@ def prepare(
         B,
         B_l,
         alpha,
+        settings.stability_patience,
         weights=settings.weights,
         update=settings.update,
         gradient_at=settings.gradient_at,
