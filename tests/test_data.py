@@ -51,7 +51,7 @@ GOOD: dict[str, Any] = {
             {"y": torch.tensor([0, 2, -1, -1])},
             r"row 1 \(b\) has label 2, but labels must be 0 to 1",
         ),
-        ({"y": torch.tensor([0, 1, -2, -1])}, "has label -2"),
+        ({"y": torch.tensor([0, 1, -3, -1])}, "has label -3"),
         ({"classes": ["cat"], "y": torch.tensor([0, 0, -1, -1])}, "at least two classes"),
         ({"classes": ["cat", "cat"]}, "same name"),
         ({"ids": ["a"]}, "4 rows but 1 ids"),
@@ -127,13 +127,15 @@ def test_validation_is_stratified_and_needs_20_labels_per_class() -> None:
     y = [0] * 40 + [1] * 20 + [2] * 25 + [-1] * 15
     training, validation = split_validation(rows(y), 0.1, generator_at(0))
     assert validation is not None
-    assert torch.bincount(validation.y).tolist() == [4, 2, 2]
+    assert torch.bincount(validation.y[validation.labelled_rows]).tolist() == [4, 2, 2]
     assert len(training.unlabelled_rows) == 15
-    assert len(training.y) + len(validation.y) == 100
-    assert not set(training.ids) & set(validation.ids)
+    assert len(validation.unlabelled_rows) == 0
+    together = torch.cat([training.rows, validation.rows])
+    assert torch.equal(together.sort().values, torch.arange(100))
+    assert training.x is validation.x  # shared, not copied
     _, at_least_one = split_validation(rows(y), 0.001, generator_at(0))
     assert at_least_one is not None
-    assert torch.bincount(at_least_one.y).tolist() == [1, 1, 1]
+    assert torch.bincount(at_least_one.y[at_least_one.rows]).tolist() == [1, 1, 1]
     almost_all, _ = split_validation(rows(y), 0.99, generator_at(0))
     assert torch.bincount(almost_all.y[almost_all.labelled_rows]).tolist() == [1, 1, 1]
     few = rows([0] * 40 + [1] * 19 + [2] * 25)

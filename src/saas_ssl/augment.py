@@ -112,17 +112,17 @@ class Preprocessing:
         return self.standardise(self.load(x))
 
 
-def fit_preprocessing(x: Tensor, whiten: bool = False) -> Preprocessing:
-    """Mean and standard deviation per channel of images or per feature, of the training rows."""
+def fit_preprocessing(x: Tensor, whiten: bool = False, rows: Tensor | None = None) -> Preprocessing:
+    """Mean and standard deviation per channel of images or per feature, of all rows or of some."""
     if whiten:
-        return Preprocessing(torch.zeros(()), torch.ones(()), fit_zca(x))
+        return Preprocessing(torch.zeros(()), torch.ones(()), fit_zca(x, rows))
     over, shape = ((0, 2, 3), (-1, 1, 1)) if x.ndim == 4 else ((0,), (-1,))
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
-    n = x.numel() / x.shape[1]
+    n = (len(x) if rows is None else len(rows)) * x[0, 0].numel()
     mean, square = (torch.zeros(x.shape[1], dtype=torch.float64) for _ in range(2))
-    for block in in_blocks(x):
+    for block in in_blocks(x, rows):
         mean += (block.double() / scale).sum(dim=over) / n
-    for block in in_blocks(x):  # a second pass: squares about the mean do not cancel
+    for block in in_blocks(x, rows):  # a second pass: squares about the mean do not cancel
         square += (block.double() / scale - mean.view(shape)).square().sum(dim=over) / n
     std = square.sqrt()
     std[std <= 1e-12 * mean.abs()] = 1.0  # a channel or feature that never changes

@@ -1,12 +1,16 @@
 """Large tensors by blocks of rows: extra memory that does not grow with the number of rows."""
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
 _ELEMENTS = 1 << 22
 
 
-def in_blocks(x: Tensor) -> tuple[Tensor, ...]:
-    """Views of x, each of whole rows and of about four million elements."""
-    per_row = max(1, x[:1].numel())
-    blocks: tuple[Tensor, ...] = x.split(max(1, _ELEMENTS // per_row))
-    return blocks
+def in_blocks(x: Tensor, rows: Tensor | None = None) -> Iterator[Tensor]:
+    """Blocks of rows of x, all of them (views) or some (copies), of about four million elements."""
+    size = max(1, _ELEMENTS // max(1, x[:1].numel()))
+    if rows is None:
+        yield from x.split(size)
+    else:
+        yield from (x[block] for block in rows.split(size))

@@ -30,15 +30,16 @@ class Zca:
         return (x.flatten(1) @ self.colour + self.mean).view(x.shape)
 
 
-def fit_zca(x: Tensor, epsilon: float = 1e-6) -> Zca:
-    """Fit on the training data only; ε = 1e-6 on pixels in [0, 1] is VAT's setting."""
-    blocks = in_blocks(x)
-    mean = torch.stack([_flat(block).double().sum(dim=0) for block in blocks]).sum(dim=0) / len(x)
-    covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
-    for block in blocks:
+def fit_zca(x: Tensor, rows: Tensor | None = None, epsilon: float = 1e-6) -> Zca:
+    """Fit on the training rows only; ε = 1e-6 on pixels in [0, 1] is VAT's setting."""
+    n, D = len(x) if rows is None else len(rows), x[0].numel()  # noqa: N806
+    mean, covariance = (torch.zeros(shape, dtype=torch.float64) for shape in ((D,), (D, D)))
+    for block in in_blocks(x, rows):
+        mean += _flat(block).double().sum(dim=0) / n
+    for block in in_blocks(x, rows):
         centred = _flat(block) - mean.float()
         covariance += (centred.T @ centred).double()
-    S, U = torch.linalg.eigh(covariance / len(x))  # noqa: N806
+    S, U = torch.linalg.eigh(covariance / n)  # noqa: N806
     scale = (S.clamp(min=0.0) + epsilon).sqrt()
     return Zca(mean.float(), (U / scale @ U.T).float(), (U * scale @ U.T).float())
 

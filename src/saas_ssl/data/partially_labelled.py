@@ -10,11 +10,15 @@ from torch import Tensor
 from saas_ssl.blocks import in_blocks
 
 UNLABELLED = -1
+SET_ASIDE = -2
 
 
 @dataclass(frozen=True)
 class PartiallyLabelled:
-    """N rows, each with a label in 0..K-1 or -1 for unlabelled."""
+    """N rows, each with a label in 0..K-1, or -1 for unlabelled.
+
+    A row of -2 is set aside and takes part in nothing: parts of large data share their rows.
+    """
 
     x: Tensor  # uint8 images (N, C, H, W), or floating-point features (N, D)
     y: Tensor  # int64 (N,)
@@ -46,7 +50,7 @@ class PartiallyLabelled:
             )
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("two classes have the same name")
-        outside = (self.y < UNLABELLED) | (self.y >= len(self.classes))
+        outside = (self.y < SET_ASIDE) | (self.y >= len(self.classes))
         if outside.any():
             row = int(outside.nonzero()[0])
             raise ValueError(
@@ -71,12 +75,17 @@ class PartiallyLabelled:
     @property
     def labelled_rows(self) -> Tensor:
         """The rows with a label, in order."""
-        return (self.y != UNLABELLED).nonzero().squeeze(1)
+        return (self.y >= 0).nonzero().squeeze(1)
 
     @property
     def unlabelled_rows(self) -> Tensor:
         """The rows without a label, in order: row i of P_u belongs to the i-th of them."""
         return (self.y == UNLABELLED).nonzero().squeeze(1)
+
+    @property
+    def rows(self) -> Tensor:
+        """The rows that are not set aside, in order."""
+        return (self.y != SET_ASIDE).nonzero().squeeze(1)
 
     def take(self, rows: Tensor) -> "PartiallyLabelled":
         """The value that holds only these rows."""

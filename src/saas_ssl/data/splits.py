@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
+from saas_ssl.data.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
 
 FEWEST_LABELS_TO_VALIDATE = 20
 
@@ -20,13 +20,18 @@ def hold_out(
     return data.take(_others(held, len(data.y))), data.take(held)
 
 
-def keep_labels(data: PartiallyLabelled, n: int, generator: Generator) -> PartiallyLabelled:
-    """Hide all labels but n, as many in each class (one more in some if n is no multiple of K)."""
+def keep_labels(
+    data: PartiallyLabelled, n: int, generator: Generator, unlabelled: int | None = None
+) -> PartiallyLabelled:
+    """Hide all labels but n, as many in each class (one more in some if n is no multiple of K).
+
+    With `unlabelled`, only so many of the other rows are used, with the class shares of them all.
+    """
     _require_full_labels(data)
     K = data.n_classes  # noqa: N806
     counts = torch.full((K,), n // K)
     counts[torch.randperm(K, generator=generator)[: n % K]] += 1
-    present = torch.bincount(data.y, minlength=K)
+    present = torch.bincount(data.y[data.rows], minlength=K)
     if n < K:
         raise ValueError(f"cannot keep {n} labels of {K} classes: each class needs at least one")
     if (counts > present).any():
@@ -36,8 +41,19 @@ def keep_labels(data: PartiallyLabelled, n: int, generator: Generator) -> Partia
             f"it has only {int(present[k])} rows"
         )
     kept = _draw_per_class(data.y, counts, generator)
-    y = torch.full_like(data.y, UNLABELLED)
+    y = torch.where(data.y >= 0, UNLABELLED, data.y)
     y[kept] = data.y[kept]
+    if unlabelled is not None:
+        others = torch.where(y == UNLABELLED, data.y, SET_ASIDE)
+        left = present - counts
+        if not 0 < unlabelled <= int(left.sum()):
+            raise ValueError(
+                f"cannot use {unlabelled} unlabelled rows: there are {int(left.sum())} besides the "
+                f"{n} labelled ones"
+            )
+        used = _draw_per_class(others, _apportion(left, unlabelled), generator)
+        y[y == UNLABELLED] = SET_ASIDE
+        y[used] = UNLABELLED
     return data.with_labels(y)
 
 
@@ -46,6 +62,7 @@ def split_validation(
 ) -> tuple[PartiallyLabelled, PartiallyLabelled | None]:
     """(Training data, validation data): a stratified share of the labels, at least one a class.
 
+    Both hold all rows, and each sets aside those of the other: nothing is copied.
     With fewer than 20 labels in some class all of them are worth more in training: no validation.
     """
     labelled = data.labelled_rows
@@ -54,7 +71,9 @@ def split_validation(
         return data, None
     wanted = (counts * share).round().long().clamp(min=1).minimum(counts - 1)
     held = labelled[_draw_per_class(data.y[labelled], wanted, generator)]
-    return data.take(_others(held, len(data.y))), data.take(held)
+    training, validation = data.y.clone(), torch.full_like(data.y, SET_ASIDE)
+    training[held], validation[held] = SET_ASIDE, data.y[held]
+    return data.with_labels(training), data.with_labels(validation)
 
 
 def _require_full_labels(data: PartiallyLabelled) -> None:
