@@ -4,6 +4,9 @@ import torch
 from torch.nn.functional import interpolate
 
 from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.data.source import Source
+from saas_ssl.data.splits import hold_out
+from saas_ssl.randomness import generator_at
 
 
 def read_digits(image_size: int = 16) -> PartiallyLabelled:
@@ -20,3 +23,19 @@ def read_digits(image_size: int = 16) -> PartiallyLabelled:
         classes=[str(name) for name in bunch.target_names],
         ids=[str(row) for row in range(len(pixels))],
     )
+
+
+def find_digits(part: str = "") -> Source:
+    """All of the digits, or one of two parts: `test`, 450 of them, and `train`, the others."""
+    data = read_digits()
+    if part:
+        parts = dict(zip(("train", "test"), split_digits(data), strict=True))
+        if part not in parts:
+            raise ValueError(f"the digits have no part {part!r}: choose train or test")
+        data = parts[part]
+    return Source(data.ids, [data.classes[k] for k in data.y.tolist()], data.classes, data.x)
+
+
+def split_digits(data: PartiallyLabelled) -> tuple[PartiallyLabelled, PartiallyLabelled]:
+    """(1,347 rows, 450 rows): the same test rows for every seed of a run."""
+    return hold_out(data, 450, generator_at(0, "test"))

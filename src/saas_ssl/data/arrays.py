@@ -1,0 +1,113 @@
+"""Arrays of images or of features: npz files, and whatever a notebook holds."""
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saas_ssl.data.source import Source, class_names
+
+_CHANNELS = (1, 3)
+
+
+def find_npz(path: Path) -> Source:
+    """Arrays `x` and `y`, and optionally `classes` and `ids`."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {
+                name: archive[name] for name in ("x", "y", "classes", "ids") if name in archive
+            }
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except (ValueError, zipfile.BadZipFile, EOFError, OSError, AttributeError, TypeError) as error:
+        if "allow_pickle" in str(error):
+            raise ValueError(
+                f"{path} holds Python objects, which are never loaded: save plain numbers or text"
+            ) from None
+        raise ValueError(f"{path} is not an npz file, or a broken one") from None
+    if "x" not in arrays:
+        raise ValueError(f"{path} has no array x: it needs x, and y for the labels")
+    try:
+        x = as_rows(arrays["x"])
+        labels = as_labels(arrays.get("y"), len(x), _texts(arrays.get("classes"), "classes"))
+        ids = _texts(arrays.get("ids"), "ids") or [str(row) for row in range(len(x))]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if len(ids) != len(x):
+        raise ValueError(f"{path}: there are {len(x)} rows but {len(ids)} ids")
+    present = class_names(labels)
+    order = [
+        name for name in _texts(arrays.get("classes"), "classes") or present if name in present
+    ]
+    return Source(ids, labels, order, x)
+
+
+def as_rows(x: NDArray[Any] | Tensor) -> Tensor:
+    """Images as uint8 (N, C, H, W), or features as float32 (N, D)."""
+    if not isinstance(x, Tensor):
+        if x.dtype.kind not in "buif":
+            raise ValueError(f"x must hold numbers, not {x.dtype}")
+        if x.dtype.kind in "ui" and x.dtype != np.uint8:
+            x = x.astype(np.int64)
+        x = torch.from_numpy(
+            np.require(x, requirements=["C", "W"]).astype(x.dtype.newbyteorder("="))
+        )
+    if x.ndim == 2:
+        return x.float()
+    if x.ndim == 3:
+        return _bytes(x).unsqueeze(1)
+    if x.ndim == 4 and x.shape[1] in _CHANNELS:
+        return _bytes(x)
+    if x.ndim == 4 and x.shape[3] in _CHANNELS:
+        return _bytes(x).permute(0, 3, 1, 2).contiguous()
+    raise ValueError(
+        "x must be features (N, D) or images (N, H, W), (N, H, W, C) or (N, C, H, W) of one or "
+        f"three channels, but its shape is {tuple(x.shape)}"
+    )
+
+
+def as_labels(
+    y: NDArray[Any] | None, n: int, classes: Sequence[str] | None = None
+) -> list[str | None]:
+    """Names of the labels; -1, NaN and empty text mean unlabelled."""
+    if y is None:
+        return [None] * n
+    if y.shape != (n,):
+        raise ValueError(f"y must have one label for each of the {n} rows, not shape {y.shape}")
+    if y.dtype.kind in "US":
+        texts = [text.decode() if isinstance(text, bytes) else text for text in y.tolist()]
+        return [text.strip() or None for text in texts]
+    if y.dtype.kind not in "buif":
+        raise ValueError(f"y must hold numbers or text, not {y.dtype}")
+    numbers = np.where(np.isnan(y), -1, y) if y.dtype.kind == "f" else y
+    whole = numbers.astype(np.int64)
+    if (whole != numbers).any() or (whole < -1).any():
+        raise ValueError("y must hold whole numbers from 0 on, or -1 for unlabelled")
+    if classes is not None and len(whole) and whole.max() >= len(classes):
+        raise ValueError(f"y has the label {whole.max()}, but there are {len(classes)} classes")
+    names = {k: str(k) if classes is None else classes[k] for k in set(whole.tolist()) - {-1}}
+    return [names.get(k) for k in whole.tolist()]
+
+
+def _bytes(x: Tensor) -> Tensor:
+    """Pixels as uint8."""
+    if x.dtype == torch.uint8:
+        return x
+    if x.dtype == torch.bool:
+        return x.to(torch.uint8) * 255
+    if not x.is_floating_point() or not (x.min() >= 0 and x.max() <= 1):  # NaN fails both
+        raise ValueError("images must be uint8, or floating-point numbers from 0 to 1")
+    return (x * 255).round().to(torch.uint8)
+
+
+def _texts(array: NDArray[Any] | None, name: str) -> list[str] | None:
+    if array is None:
+        return None
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be a list, not an array of shape {array.shape}")
+    return [str(text) for text in array.tolist()]

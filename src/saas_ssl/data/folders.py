@@ -1,0 +1,149 @@
+"""Folders of images, with class subfolders or a file of labels; and CSV files of paths."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from saas_ssl.data.source import (
+    Skipped,
+    Source,
+    class_names,
+    in_chunks,
+    same_text,
+    some,
+    stamp_of,
+)
+from saas_ssl.data.tables import Table, opened_table
+from saas_ssl.images import EXTENSIONS
+
+UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
+
+
+def find_folder(folder: Path, labels: Path | None = None) -> Source:
+    """Images below a folder at any depth, labelled by a CSV file or by their first subfolder."""
+    ids, skipped = list[str](), list[Skipped]()
+    for file in _files_below(folder):
+        id_ = file.relative_to(folder).as_posix()
+        reason = _why_no_row(file, id_)
+        if reason is None:
+            ids.append(id_)
+        elif labels is None or not file.samefile(labels):
+            skipped.append(Skipped(id_, reason))
+    if not ids:
+        raise ValueError(f"there are no images below {folder} (known are {', '.join(EXTENSIONS)})")
+    given = _folder_labels(ids) if labels is None else _file_labels(labels, folder, ids, skipped)
+    files = [folder / id_ for id_ in ids]
+    return Source(
+        ids, given, class_names(given), in_chunks(files), stamp_of(files), skipped=skipped
+    )
+
+
+def find_paths(table: Table) -> Source:
+    """A CSV file with the columns `path` (relative to its own folder) and `label`."""
+    labels = _read_labels(table, required=("path",))
+    files = [table.path.parent / id_ for id_ in labels]
+    missing = [id_ for id_, file in zip(labels, files, strict=True) if not file.is_file()]
+    if missing:
+        raise ValueError(
+            f"{table.path} names files that do not exist: "
+            f"{some([f'line {labels[id_][1]} ({id_})' for id_ in missing])}"
+        )
+    given = [label for label, _ in labels.values()]
+    return Source(list(labels), given, class_names(given), in_chunks(files), stamp_of(files))
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Every file that is not hidden, in order; links to folders are followed, but never twice."""
+    seen = set[str]()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith("."):
+                yield Path(place, name)
+
+
+def _why_no_row(file: Path, id_: str) -> str | None:
+    if file.suffix.lower() not in EXTENSIONS:
+        return "not an image of a known kind, by its name"
+    if not file.is_file():
+        return "not a file that can be opened"
+    try:
+        id_.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    return None
+
+
+def _folder_labels(ids: Sequence[str]) -> list[str | None]:
+    """The first folder of each path; none at the top and in `unlabeled` or `unlabelled`."""
+    parts = [PurePath(id_).parts for id_ in ids]
+    return [
+        part[0] if len(part) > 1 and part[0].casefold() not in UNLABELLED_FOLDERS else None
+        for part in parts
+    ]
+
+
+def _file_labels(
+    path: Path, folder: Path, ids: Sequence[str], skipped: Sequence[Skipped]
+) -> list[str | None]:
+    """The label of each image by a CSV file with the columns `path` and `label`."""
+    with opened_table(path) as table:
+        labels = _read_labels(table, required=("path", "label"))
+    known = {same_text(id_): id_ for id_ in (*ids, *(row.id for row in skipped))}
+    given, unknown = dict[str, tuple[str | None, int]](), list[str]()
+    for name, (label, line) in labels.items():
+        id_ = known.get(same_text(_relative(name, folder)))
+        if id_ is None:
+            unknown.append(f"line {line} ({name})")
+        else:
+            _enter(given, id_, label, line, path)
+    if unknown:
+        raise ValueError(
+            f"{path} names images that are not below {folder}: {some(unknown)}; "
+            f"paths must be relative to {folder}"
+        )
+    return [given[id_][0] if id_ in given else None for id_ in ids]
+
+
+def _relative(name: str, folder: Path) -> str:
+    """A path of a label file as an id: relative, with slashes, without ./ before it."""
+    if os.path.isabs(name):
+        return os.path.relpath(name, folder.absolute())
+    return os.path.normpath(name.replace("\\", "/"))
+
+
+def _read_labels(table: Table, required: tuple[str, ...]) -> Mapping[str, tuple[str | None, int]]:
+    """Path -> (label or none, line)."""
+    missing = [name for name in required if table.column(name) is None]
+    if missing:
+        raise ValueError(
+            f"{table.path} has no column {' and no column '.join(map(repr, missing))}: "
+            f"its first line names {some([repr(name) for name in table.columns])}"
+        )
+    at, label_at = table.column("path"), table.column("label")
+    labels = dict[str, tuple[str | None, int]]()
+    for line, cells in table.rows:
+        if not cells[at or 0]:
+            raise ValueError(f"{table.path}, line {line}: there is a label but no path")
+        label = None if label_at is None else cells[label_at] or None
+        _enter(labels, cells[at or 0], label, line, table.path)
+    if not labels:
+        raise ValueError(f"{table.path} has no rows below its first line")
+    return labels
+
+
+def _enter(
+    labels: dict[str, tuple[str | None, int]], id_: str, label: str | None, line: int, path: Path
+) -> None:
+    """Note a label; a second one for the same image must be the same."""
+    earlier, earlier_line = labels.setdefault(id_, (label, line))
+    if earlier != label:
+        raise ValueError(
+            f"{path}: {id_} is labelled {earlier or 'unlabelled'!r} in line {earlier_line} "
+            f"but {label or 'unlabelled'!r} in line {line}"
+        )

@@ -1,0 +1,139 @@
+"""Parquet files as Hugging Face writes them, or with columns of features."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from saas_ssl.data.source import Source, class_names, some, stamp_of
+from saas_ssl.decoding import CHUNK
+from saas_ssl.images import Encoded
+
+_IMAGE_COLUMNS = ("image", "img")
+_LABEL, _ID = "label", "id"
+
+
+def find_parquet(files: Sequence[Path]) -> Source:
+    """Columns `image` (bytes, or a struct that holds them) or features, and `label`."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise ValueError("reading parquet needs pyarrow: pip install 'saas-ssl[parquet]'") from None
+    try:
+        schemas = [parquet.read_schema(file) for file in files]
+        for file, schema in zip(files, schemas, strict=True):
+            if schema.names != schemas[0].names:
+                raise ValueError(f"{file} has other columns than {files[0]}")
+        return _find(files, schemas[0])
+    except FileNotFoundError as error:
+        raise ValueError(f"{error.filename} does not exist") from None
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{some([str(file) for file in files], 1)}: {reason}") from None
+
+
+def _find(files: Sequence[Path], schema: Any) -> Source:
+    from pyarrow import parquet, types
+
+    image = next((name for name in _IMAGE_COLUMNS if name in schema.names), None)
+    labels = _labels(files, schema)
+    names = _class_names(schema)
+    present = class_names(labels)
+    classes = [name for name in names if name in present] if names else present
+    if image is not None:
+        rows = sum(parquet.ParquetFile(file).metadata.num_rows for file in files)
+        ids = _ids(files, schema, image, rows)
+        return Source(
+            ids,
+            labels or [None] * rows,
+            classes,
+            lambda: _images(files, image, types.is_struct(schema.field(image).type)),
+            stamp_of(files),
+        )
+    numeric = [
+        field.name
+        for field in schema
+        if field.name not in (_LABEL, _ID)
+        and (types.is_integer(field.type) or types.is_floating(field.type))
+    ]
+    if not numeric:
+        raise ValueError(
+            f"{files[0]} has neither a column image nor columns of numbers: "
+            f"its columns are {some(list(schema.names))}"
+        )
+    columns = [
+        [math.nan if value is None else value for value in _column(files, name)] for name in numeric
+    ]
+    x = torch.tensor(columns, dtype=torch.float32).T.contiguous()
+    ids = _column(files, _ID) if _ID in schema.names else [str(row) for row in range(len(x))]
+    return Source([str(id_) for id_ in ids], labels or [None] * len(x), classes, x)
+
+
+def _labels(files: Sequence[Path], schema: Any) -> list[str | None]:
+    """Names of the labels; null, -1 and empty text mean unlabelled."""
+    if _LABEL not in schema.names:
+        return []
+    names, values = _class_names(schema), _column(files, _LABEL)
+    if not names:
+        return [None if value in (None, -1, "") else str(value) for value in values]
+    outside = [v for v in values if isinstance(v, int) and not -1 <= v < len(names)]
+    if outside:
+        raise ValueError(f"{files[0]} has the label {outside[0]} but only {len(names)} class names")
+    return [
+        (names[value] if value >= 0 else None) if isinstance(value, int) else value or None
+        for value in values
+    ]
+
+
+def _class_names(schema: Any) -> list[str]:
+    """What Hugging Face's metadata call the classes, if they do."""
+    try:
+        metadata = json.loads((schema.metadata or {})[b"huggingface"])
+        return [str(name) for name in metadata["info"]["features"][_LABEL]["names"]]
+    except (KeyError, TypeError, ValueError):
+        return []
+
+
+def _ids(files: Sequence[Path], schema: Any, image: str, rows: int) -> list[str]:
+    """The column `id` or the images' paths where they tell rows apart, else row numbers."""
+    from pyarrow import types
+
+    found: list[Any] = []
+    if _ID in schema.names:
+        found = _column(files, _ID)
+    elif types.is_struct(schema.field(image).type) and any(
+        field.name == "path" for field in schema.field(image).type
+    ):
+        found = [value and value["path"] for value in _column(files, f"{image}.path")]
+    if len(set(found)) == rows and all(value not in (None, "") for value in found):
+        return [str(value) for value in found]
+    return [str(row) for row in range(rows)]
+
+
+def _column(files: Sequence[Path], column: str) -> list[Any]:
+    """One column of all files; of `a.b` the structs a with b alone."""
+    from pyarrow import parquet
+
+    values = list[Any]()
+    for file in files:
+        with parquet.ParquetFile(file) as opened:
+            values += opened.read(columns=[column]).column(0).to_pylist()
+    return values
+
+
+def _images(files: Sequence[Path], column: str, nested: bool) -> Iterator[Sequence[Encoded]]:
+    from pyarrow import parquet
+
+    for file in files:
+        with parquet.ParquetFile(file) as opened:
+            for batch in opened.iter_batches(
+                CHUNK, columns=[f"{column}.bytes" if nested else column]
+            ):
+                values = batch.column(0).to_pylist()
+                if nested:
+                    values = [value and value["bytes"] for value in values]
+                yield [value or b"" for value in values]

@@ -1,0 +1,172 @@
+"""read(spec): data of any kind -> one PartiallyLabelled value."""
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from saas_ssl.data.arrays import find_npz
+from saas_ssl.data.cache import Progress, decode_into_map
+from saas_ssl.data.cifar10 import find_cifar10
+from saas_ssl.data.digits import find_digits
+from saas_ssl.data.features import find_csv
+from saas_ssl.data.folders import find_folder
+from saas_ssl.data.idx import find_idx
+from saas_ssl.data.parquet import find_parquet
+from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
+from saas_ssl.data.source import Chunks, Skipped, Source, some
+from saas_ssl.data.svhn import find_svhn
+from saas_ssl.decoding import CHUNK, enough_workers
+from saas_ssl.images import Form, Seen
+
+_ARCHIVES = {"idx": find_idx, "cifar10": find_cifar10, "svhn": find_svhn}
+_SPLITS = ("train", "test", "validation")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Data, and what became of the images on the way."""
+
+    data: PartiallyLabelled
+    form: Form | None  # that of the images; none: features
+    skipped: list[Skipped]
+
+
+def read(
+    spec: str | Path,
+    labels: str | Path | None = None,
+    image_size: int | None = None,
+    *,
+    cache: str | Path | None = None,
+) -> PartiallyLabelled:
+    """Read a folder, a CSV, npz or parquet file, or one of the well-known archives.
+
+    `labels` is a CSV file for a folder of images. Images are decoded into a memory-mapped file:
+    a temporary one, or one in the folder `cache`, where the next call finds it. Files that cannot
+    be decoded are left out with a warning.
+    """
+    source = find(str(spec), None if labels is None else Path(labels))
+    reading = read_source(source, image_size, cache=None if cache is None else Path(cache))
+    if reading.skipped:
+        first = reading.skipped[0]
+        warnings.warn(
+            f"{len(reading.skipped)} files were skipped; the first is {first.id}: {first.reason}",
+            stacklevel=2,
+        )
+    return reading.data
+
+
+def find(spec: str, labels: Path | None = None) -> Source:
+    """The rows that a spec names, and their labels; nothing is decoded yet."""
+    kind, colon, rest = spec.partition(":")
+    path = Path(spec)
+    if labels is not None and not path.is_dir():
+        raise ValueError(f"a file of labels belongs to a folder of images, but {spec} is none")
+    if kind == "digits":
+        return find_digits(rest)
+    if colon and kind in _ARCHIVES:
+        place, colon, split = rest.rpartition(":")
+        return _ARCHIVES[kind](Path(place), split) if colon else _ARCHIVES[kind](Path(rest))
+    if path.is_dir():
+        tables = sorted(path.glob("*.parquet"))
+        if tables and labels is None:
+            return find_parquet(_one_split(tables, path))
+        return find_folder(path, labels)
+    if "*" in path.name and path.suffix == ".parquet":
+        tables = sorted(path.parent.glob(path.name))
+        if tables:
+            return find_parquet(tables)
+    if not path.exists():
+        raise ValueError(f"{spec} does not exist")
+    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+        return find_csv(path)
+    if path.suffix.lower() == ".npz":
+        return find_npz(path)
+    if path.suffix.lower() == ".parquet":
+        return find_parquet([path])
+    raise ValueError(
+        f"{spec} is no kind of data that is known: a folder, .csv, .npz or .parquet, "
+        "idx:DIR, cifar10:DIR, svhn:DIR or digits"
+    )
+
+
+def read_source(
+    source: Source,
+    image_size: int | None = None,
+    *,
+    form: Form | None = None,
+    cache: Path | None = None,
+    progress: Progress = lambda _done: None,
+) -> Reading:
+    """Decode what was found; images take the `form` if there is one."""
+    _check_classes(source)
+    if isinstance(source.rows, Tensor):
+        x, form = _fitted(source.rows, image_size, form)
+        bad = dict[int, str]()
+    else:
+        workers = enough_workers(len(source.ids))
+        images = decode_into_map(
+            source.rows, form, image_size, workers, progress, cache, source.stamp
+        )
+        x, form, bad = images.x, images.form, images.bad
+        if len(x) == 0:
+            reason = Counter(bad.values()).most_common(1)[0][0]
+            raise ValueError(f"none of the {len(bad)} images can be used: {reason}")
+    index = {name: k for k, name in enumerate(source.classes)}
+    kept = [row for row in range(len(source.ids)) if row not in bad]
+    y = [UNLABELLED if (name := source.labels[row]) is None else index[name] for row in kept]
+    data = PartiallyLabelled(
+        x, torch.tensor(y), list(source.classes), [source.ids[row] for row in kept]
+    )
+    skipped = [*source.skipped, *(Skipped(source.ids[row], why) for row, why in bad.items())]
+    return Reading(data, form, skipped)
+
+
+def _fitted(x: Tensor, image_size: int | None, form: Form | None) -> tuple[Tensor, Form | None]:
+    """Images at the size that is wanted, and their form; features as they are."""
+    if x.ndim == 2:
+        if image_size is not None or form is not None:
+            raise ValueError("these data are features, not images")
+        return x, None
+    form = form or Seen(frozenset({(x.shape[2], x.shape[3])}), x.shape[1] == 3).form(image_size)
+    return brought_to(x, form), form
+
+
+def brought_to(x: Tensor, form: Form) -> Tensor:
+    """uint8 images of any size in the form that is wanted."""
+    if x.shape[1:] == (form.channels, form.height, form.width):
+        return x
+    return decode_into_map(pixel_chunks(x), form, None, 1, lambda _done: None).x
+
+
+def pixel_chunks(x: Tensor) -> Chunks:
+    """Images as stored, chunk by chunk, for bringing them to another form."""
+    arrays = x.squeeze(1) if x.shape[1] == 1 else x.permute(0, 2, 3, 1)
+    return lambda: (list(arrays[at : at + CHUNK].numpy()) for at in range(0, len(arrays), CHUNK))
+
+
+def _check_classes(source: Source) -> None:
+    if not source.classes:
+        raise ValueError(
+            "no row has a label: put some images into subfolders named by their class, or name a "
+            "file of labels"
+        )
+    if len(source.classes) == 1:
+        raise ValueError(
+            f"every label is {source.classes[0]!r}: give labels of at least two classes"
+        )
+
+
+def _one_split(files: Sequence[Path], folder: Path) -> Sequence[Path]:
+    """Parquet files of one split; Hugging Face begins their names with it."""
+    splits = sorted({split for split in _SPLITS for file in files if file.name.startswith(split)})
+    if len(splits) > 1:
+        raise ValueError(
+            f"{folder} holds the parts {some(splits)}: choose one, such as "
+            f"'{folder / splits[-1]}*.parquet'"
+        )
+    return files

@@ -1,0 +1,72 @@
+"""What a spec names: rows found, their labels known, their images not yet decoded."""
+
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from saas_ssl.decoding import CHUNK
+from saas_ssl.images import Encoded
+
+Chunks = Callable[[], Iterator[Sequence[Encoded]]]
+"""All images of a source from the first on, chunk by chunk, as often as it is called."""
+
+
+class Skipped(NamedTuple):
+    """One line of skipped.csv."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows as they were found: images to decode, or tensors."""
+
+    ids: Sequence[str]
+    labels: Sequence[str | None]  # one for each id; none: unlabelled
+    classes: Sequence[str]
+    rows: Chunks | Tensor  # images to decode; or uint8 images (N, C, H, W), float32 features (N, D)
+    stamp: str = ""  # of images to decode: changes when their files do
+    skipped: Sequence[Skipped] = ()  # what was found but is no row
+
+
+def class_names(labels: Iterable[str | None]) -> list[str]:
+    """The distinct labels in order, numbers by their value."""
+    names = {label for label in labels if label is not None}
+    if all(name.isdecimal() and name.isascii() for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)
+
+
+def in_chunks(images: Sequence[Encoded]) -> Chunks:
+    """A sequence of images, chunk by chunk."""
+    return lambda: (images[at : at + CHUNK] for at in range(0, len(images), CHUNK))
+
+
+def stamp_of(files: Iterable[Path]) -> str:
+    """Where files are, how large they are and when they were written last."""
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            stat = file.stat()
+            facts = (str(file.absolute()), stat.st_size, stat.st_mtime_ns)
+        except OSError as error:  # decoding will say so; here it only has to be told apart
+            facts = (str(file.absolute()), -1, error.errno or 0)
+        digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def some(things: Sequence[str], most: int = 5) -> str:
+    """The first few of them, and how many more there are."""
+    more = len(things) - most
+    return ", ".join(things[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def same_text(name: str) -> str:
+    """One form for names that look the same: macOS splits accents from their letters."""
+    return unicodedata.normalize("NFC", name)

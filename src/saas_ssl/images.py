@@ -1,0 +1,220 @@
+"""One image of any kind -> uint8 pixels of a given form. Imports no torch: workers start fast."""
+
+import io
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+Pixels = NDArray[np.uint8]
+Encoded = Path | bytes | Image.Image | NDArray[Any]
+"""A file, its bytes, an opened image, or an array (H, W) or (H, W, C)."""
+
+EXTENSIONS = (
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".png",
+    ".webp",
+    ".bmp",
+    ".dib",
+    ".tif",
+    ".tiff",
+    ".gif",
+)
+# Nothing else is tried: some of Pillow's readers start other programs. Phones call JPEG MPO.
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
+_GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
+_DEEP = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
+_WHITES = (255, 1023, 4095, 16383, 65535)  # cameras of 10, 12 and 14 bits write files of 16
+
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+_SWAPPING = frozenset(
+    {
+        Image.Transpose.TRANSPOSE,
+        Image.Transpose.TRANSVERSE,
+        Image.Transpose.ROTATE_90,
+        Image.Transpose.ROTATE_270,
+    }
+)
+_LARGEST_FILE = 1 << 29
+
+LARGEST_COMMON_SIZE = 64
+USUAL_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Form:
+    """What every image of a set is brought to."""
+
+    height: int
+    width: int
+    channels: int  # 1 grey, 3 colour
+    white: int = 255  # the value of 16-bit images that becomes 255
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a set of images has been found to be, so far."""
+
+    sizes: frozenset[tuple[int, int]] = frozenset()  # (height, width); two say that they differ
+    colour: bool = False
+    white: int = 255
+
+    def __or__(self, other: "Seen") -> "Seen":
+        sizes = frozenset(sorted(self.sizes | other.sizes)[:2])
+        return Seen(sizes, self.colour or other.colour, max(self.white, other.white))
+
+    def form(self, image_size: int | None) -> Form:
+        """Squares of `image_size`; without one, the common size if it is small, else 32 x 32."""
+        height = width = image_size or USUAL_SIZE
+        if image_size is None and len(self.sizes) == 1:
+            (common,) = self.sizes
+            if max(common) <= LARGEST_COMMON_SIZE:
+                height, width = common
+        return Form(height, width, 3 if self.colour else 1, self.white)
+
+
+class BadImageError(Exception):
+    """An image that cannot be used; the message is the reason, for people."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A chunk of images, decoded."""
+
+    pixels: Pixels  # (n, C, H, W): those that could be used, in order
+    bad: dict[int, str]  # place in the chunk -> why that image was not
+    seen: Seen
+
+
+def decode_chunk(images: Sequence[Encoded], form: Form) -> Decoded:
+    """Decode what can be decoded, and say why the rest cannot."""
+    pixels = np.empty((len(images), form.channels, form.height, form.width), np.uint8)
+    bad, seen, n = dict[int, str](), Seen(), 0
+    for place, source in enumerate(images):
+        try:
+            image, one = _upright(source, form)
+            pixels[n] = _pixels(image, form)
+        except Exception as error:  # decoders of broken files raise anything
+            bad[place] = _reason(error)
+        else:
+            seen |= one
+            n += 1
+    return Decoded(pixels[:n], bad, seen)
+
+
+def look(images: Sequence[Encoded]) -> Seen:
+    """What the readable ones among these are."""
+    seen = Seen()
+    for source in images:
+        with suppress(Exception):  # decoding will tell what is wrong with it
+            seen |= _upright(source, None)[1]
+    return seen
+
+
+def _upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
+    """Open and load one image, turned as its EXIF data say, and what it is."""
+    image = _open(source)
+    width, height = image.size
+    if form is not None:  # JPEG files decode at a half, a quarter or an eighth for much less
+        side = 2 * max(form.height, form.width)
+        image.draft(None, (side, side))  # None: keep the mode
+    image.load()  # this turns TIFF files, and removes their orientation
+    try:
+        turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # a good image with broken EXIF data
+        turn = None
+    if turn is not None:
+        image = image.transpose(turn)
+        if turn in _SWAPPING:
+            width, height = height, width
+    white = 255
+    if image.mode in _DEEP:
+        brightest = float(np.asarray(image).max())
+        white = next((white for white in _WHITES if brightest <= white), _WHITES[-1])
+    return image, Seen(frozenset({(height, width)}), image.mode not in _GREY, white)
+
+
+def _open(source: Encoded) -> Image.Image:
+    if isinstance(source, Image.Image):
+        return source.copy()  # loading changes it
+    if isinstance(source, np.ndarray):
+        return Image.fromarray(source)
+    if isinstance(source, Path):
+        if source.stat().st_size > _LARGEST_FILE:
+            raise BadImageError("the file is larger than 512 MB")
+        source = source.read_bytes()
+    if not source:
+        raise BadImageError("the file is empty")
+    with warnings.catch_warnings():
+        # More pixels than Pillow's limit is an error here; what else it warns of is no concern.
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return Image.open(io.BytesIO(source), formats=_FORMATS)
+
+
+def _pixels(image: Image.Image, form: Form) -> Pixels:
+    """Bring an upright image to the form: its short side scaled, its centre kept."""
+    image = _convert(image, form)
+    if image.size != (form.width, form.height):
+        width, height = image.size
+        scale = min(width / form.width, height / form.height)
+        across, down = (width - scale * form.width) / 2, (height - scale * form.height) / 2
+        image = image.resize(
+            (form.width, form.height),
+            Image.Resampling.BICUBIC,
+            (across, down, width - across, height - down),
+            reducing_gap=2.0,
+        )
+    pixels = np.asarray(image)
+    return pixels[None] if form.channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _convert(image: Image.Image, form: Form) -> Image.Image:
+    """Any mode -> 8-bit grey or colour; what is transparent shows white."""
+    if image.mode in _DEEP:
+        deep = np.asarray(image).astype(np.float32)
+        # Floating-point images up to 1 have their white there.
+        white = 1.0 if image.mode == "F" and deep.max() <= 1.0 else float(form.white)
+        scaled = np.nan_to_num(deep * (255.0 / white)).clip(0.0, 255.0).round()
+        image = Image.fromarray(scaled.astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white_sheet = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white_sheet, image)
+    return image.convert("L" if form.channels == 1 else "RGB")
+
+
+def _reason(error: Exception) -> str:
+    """Why an image was skipped, without the addresses and paths that libraries put in."""
+    if isinstance(error, BadImageError):
+        return str(error)
+    if isinstance(error, Image.DecompressionBombWarning | Image.DecompressionBombError):
+        return f"the image has more than {Image.MAX_IMAGE_PIXELS or 0:,} pixels"
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image of a known kind, or broken from its first bytes on"
+    if isinstance(error, MemoryError):
+        return "the image does not fit into memory"
+    if isinstance(error, FileNotFoundError):
+        return "the file does not exist"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"the file cannot be read: {error.strerror}"
+    return f"broken image: {' '.join(str(error).split())[:200] or type(error).__name__}"
