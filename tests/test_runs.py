@@ -18,7 +18,7 @@ from saas_ssl.pipeline import (
     train_classifier,
 )
 from saas_ssl.posterior import hard_labels
-from saas_ssl.progress import Display, duration, results_table
+from saas_ssl.progress import Display, duration
 from saas_ssl.runs import free_name, run_directory
 from test_pipeline import FEATURES, features, with_
 from toy import last
@@ -27,7 +27,7 @@ from toy import last
 def run(directory: Path, truth: Truth, labelled_per_class: int = 4) -> dict[str, Any]:
     problem = prepare(features(labelled_per_class=labelled_per_class), FEATURES, seed=1)
     with Display(Console(quiet=True), total_image_passes(problem)) as display:
-        return run_job(problem, truth, "blobs", directory, display)
+        return run_job(problem, truth, directory, display, {"request": {"data": "blobs"}})
 
 
 def truth_of(data: PartiallyLabelled) -> Truth:
@@ -67,7 +67,7 @@ def test_without_outer_iterations_the_initial_posterior_is_used(tmp_path: Path) 
     data = features()
     problem = prepare(data, with_(outer_iterations=0), seed=1)
     with Display(Console(quiet=True), total_image_passes(problem)) as display:
-        run_job(problem, Truth(), "blobs", tmp_path, display)
+        run_job(problem, Truth(), tmp_path, display, {})
     with (tmp_path / "labels.csv").open(newline="") as file:
         labels = [row["label"] for row in csv.DictReader(file) if row["source"] == "inferred"]
     initial = hard_labels(initial_posterior(problem)).tolist()
@@ -123,7 +123,7 @@ def test_probabilities_are_averaged_over_the_last_five_epochs(tmp_path: Path) ->
     settings = with_(classifier_epochs=7)
     problem = prepare(features(), settings, seed=1)
     with Display(Console(quiet=True), total_image_passes(problem)) as display:
-        run_job(problem, Truth(), "blobs", tmp_path, display)
+        run_job(problem, Truth(), tmp_path, display, {})
     data = problem.training
     P_u = last(infer_posterior(problem)).P_u
     seen = [
@@ -211,17 +211,3 @@ def test_free_name(tmp_path: Path) -> None:
 def test_durations_are_said_in_fitting_units() -> None:
     said = [duration(seconds) for seconds in (0.4, 45, 125, 7000, 12_600, 181_440)]
     assert said == ["0 s", "45 s", "2 min", "117 min", "3.5 h", "2.1 days"]
-
-
-def test_results_table_says_unknown() -> None:
-    console = Console(width=80)
-    results = {
-        "supervised": {"test_error": 0.0625},
-        "saas": {"unlabelled_error": None, "test_error": 0.0271},
-    }
-    with console.capture() as capture:
-        console.print(results_table(results))
-    text = capture.get()
-    assert "6.2%" in text
-    assert "unknown" in text
-    assert "2.7%" in text

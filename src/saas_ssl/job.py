@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from saas_ssl.algorithm import Epoch
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.labels import label_rows, write_labels
+from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
+from saas_ssl.data.source import Skipped
+from saas_ssl.images import Form
+from saas_ssl.labels import ACCEPT_FROM, label_rows, write_labels
+from saas_ssl.model import Model, save
 from saas_ssl.pipeline import (
     Problem,
     error_rate,
@@ -21,10 +25,20 @@ from saas_ssl.pipeline import (
     supervised_epochs,
     train_classifier,
     train_supervised,
+    wrong_rows,
 )
 from saas_ssl.posterior import hard_labels
 from saas_ssl.progress import Display
-from saas_ssl.runs import LABELS_FILE, append_metrics, write_run
+from saas_ssl.randomness import generator_at
+from saas_ssl.runs import (
+    LABELS_FILE,
+    POSTERIOR_FILE,
+    SKIPPED_FILE,
+    append_metrics,
+    save_tensors,
+    write_run,
+    write_skipped,
+)
 
 _AVERAGED_EPOCHS = 5
 
@@ -70,9 +84,20 @@ def total_image_passes(problem: Problem) -> int | None:
 
 
 def run_job(
-    problem: Problem, truth: Truth, source: str, directory: Path, display: Display
+    problem: Problem,
+    truth: Truth,
+    directory: Path,
+    display: Display,
+    about: Mapping[str, Any],
+    form: Form | None = None,
+    skipped: Sequence[Skipped] = (),
 ) -> dict[str, Any]:
-    """Do everything, write run.json, metrics.jsonl and labels.csv, and return the results."""
+    """Do everything, write the run directory, and return the results.
+
+    `about` is what run.json says of the request; `form` is that of the images and `skipped` those
+    that could not be used.
+    """
+    data = problem.data
     display.begin("supervised baseline")
     part = Part(directory, display)
     baseline = _train_baseline(problem, part)
@@ -80,14 +105,17 @@ def run_job(
 
     part = Part(directory, display)
     display.begin("phase one: labels")
-    P_u = _infer(problem, truth, part)
+    P_u, inner_error = _infer(problem, truth, part)
     display.begin("phase two: classifier")
     classifier, f_u = _train_classifier(problem, P_u, part)
     saas_cost = {"image_passes": part.image_passes, "seconds": part.seconds}
 
-    data, inferred = problem.data, hard_labels(P_u)
-    rows = list(label_rows(data, inferred, f_u))
-    write_labels(directory / LABELS_FILE, rows)
+    inferred = hard_labels(P_u)
+    write_labels(directory / LABELS_FILE, label_rows(data, inferred, f_u))
+    save_tensors(directory / POSTERIOR_FILE, {"P_u": P_u, "rows": _places(data)})
+    save(_model(problem, classifier, form), directory)
+    write_skipped(directory / SKIPPED_FILE, skipped)
+    accepted = int((f_u.gather(1, inferred[:, None]) >= ACCEPT_FROM).sum())
     results = {
         "supervised": {**_errors(problem, baseline, truth), **supervised_cost},
         "saas": {
@@ -95,27 +123,72 @@ def run_job(
             "classifier_unlabelled_error": _wrong(f_u.argmax(dim=1), truth.unlabelled),
             **_errors(problem, classifier, truth),
         },
+        "inner": {
+            "error": inner_error,
+            "supervised_error": error_rate(baseline, problem.preprocessing, problem.probe),
+            "rows": len(problem.probe.labelled_rows),
+        },
+        "validation": _compared(problem, baseline, classifier),
+        "accepted": accepted,
+        "review": len(inferred) - accepted,
         **saas_cost,
     }
     write_run(
         directory,
         {
+            **about,
             "config": problem.settings.model_dump(),
             "effective_step": problem.effective_step,
             "seed": problem.seed,
             "data": {
-                "source": source,
                 "fingerprint": data.fingerprint(),
                 "classes": list(data.classes),
+                "in_shape": list(data.x.shape[1:]),
                 "labelled": len(problem.training.labelled_rows),
                 "unlabelled": len(data.unlabelled_rows),
-                "validation": len(problem.validation.y) if problem.validation else 0,
-                "test": len(truth.test.y) if truth.test else 0,
+                "validation": len(problem.validation.labelled_rows) if problem.validation else 0,
+                "test": len(truth.test.labelled_rows) if truth.test else 0,
+                "skipped": len(skipped),
             },
             "results": results,
         },
     )
     return results
+
+
+def _places(data: PartiallyLabelled) -> Tensor:
+    """Where in labels.csv the rows of P_u are."""
+    return (data.y[data.rows] == UNLABELLED).nonzero().squeeze(1)
+
+
+def _model(problem: Problem, classifier: nn.Module, form: Form | None) -> Model:
+    settings = problem.settings
+    return Model(
+        classifier,
+        settings.network,
+        settings.width,
+        tuple(problem.data.x.shape[1:]),
+        problem.data.classes,
+        problem.preprocessing,
+        form,
+    )
+
+
+def _compared(
+    problem: Problem, baseline: nn.Module, classifier: nn.Module
+) -> dict[str, int] | None:
+    """How the validation rows differ: those that only one of the two gets right."""
+    if problem.validation is None:
+        return None
+    before, after = (
+        wrong_rows(network, problem.preprocessing, problem.validation)
+        for network in (baseline, classifier)
+    )
+    return {
+        "rows": len(before),
+        "mended": int((before & ~after).sum()),
+        "broken": int((after & ~before).sum()),
+    }
 
 
 def _train_baseline(problem: Problem, part: Part) -> nn.Module:
@@ -124,11 +197,15 @@ def _train_baseline(problem: Problem, part: Part) -> nn.Module:
     return epoch.w
 
 
-def _infer(problem: Problem, truth: Truth, part: Part) -> Tensor:
-    P_u, M = initial_posterior(problem), problem.settings.outer_iterations
+def _infer(problem: Problem, truth: Truth, part: Part) -> tuple[Tensor, float | None]:
+    """The posterior, and how wrong the network of the last inner loop ended."""
+    P_u, M, inner_error = initial_posterior(problem), problem.settings.outer_iterations, None
+    network = problem.new_network(generator_at(problem.seed, "probe"))
     for outer in infer_posterior(problem, P_u):
         P_u = outer.P_u
         wrong = _wrong(hard_labels(P_u), truth.unlabelled)
+        network.load_state_dict(outer.w)
+        inner_error = error_rate(network, problem.preprocessing, problem.probe)
         part.note(
             "one",
             problem.passes(problem.settings.inner_epochs),
@@ -138,8 +215,9 @@ def _infer(problem: Problem, truth: Truth, part: Part) -> Tensor:
             cumulative_loss=outer.cumulative_loss,
             changed=outer.changed,
             unlabelled_accuracy=None if wrong is None else 1.0 - wrong,
+            inner_error=inner_error,
         )
-    return P_u
+    return P_u, inner_error
 
 
 def _train_classifier(problem: Problem, P_u: Tensor, part: Part) -> tuple[nn.Module, Tensor]:

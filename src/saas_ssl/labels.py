@@ -1,11 +1,10 @@
 """The label table: what the user came for."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
-import torch
 from torch import Tensor
 
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
@@ -26,40 +25,55 @@ class LabelRow(NamedTuple):
 
 
 def label_rows(data: PartiallyLabelled, inferred: Tensor, f: Tensor) -> Iterator[LabelRow]:
-    """One row per row of the data, in order.
+    """One row per row of the data that is not set aside, in order.
 
     `inferred` (N_u,) are the labels of the unlabelled rows and `f` (N_u, K) the classifier's
-    probabilities of them. A label is accepted if its probability is at least 0.95.
+    probabilities of them.
     """
-    position = torch.full_like(data.y, -1)
-    position[data.unlabelled_rows] = torch.arange(len(inferred))
-    own = f.gather(1, inferred[:, None]).squeeze(1).tolist()
-    others = f.scatter(1, inferred[:, None], -1.0).max(dim=1)
-    labels, runners_up, seconds = inferred.tolist(), others.indices.tolist(), others.values.tolist()
-    for id_, y, i in zip(data.ids, data.y.tolist(), position.tolist(), strict=True):
-        if y != UNLABELLED:
-            yield LabelRow(id_, data.classes[y], 1.0, "given", "accept", "", 0.0)
+    unlabelled = inferred_rows(
+        [data.ids[row] for row in data.unlabelled_rows.tolist()], data.classes, inferred, f
+    )
+    for row, y in zip(data.rows.tolist(), data.y[data.rows].tolist(), strict=True):
+        if y == UNLABELLED:
+            yield next(unlabelled)
         else:
-            yield LabelRow(
-                id_,
-                data.classes[labels[i]],
-                own[i],
-                "inferred",
-                "accept" if own[i] >= ACCEPT_FROM else "review",
-                data.classes[runners_up[i]],
-                seconds[i],
-            )
+            yield LabelRow(data.ids[row], data.classes[y], 1.0, "given", "accept", "", 0.0)
 
 
-def write_labels(path: Path, rows: list[LabelRow]) -> None:
+def inferred_rows(
+    ids: Sequence[str], classes: Sequence[str], labels: Tensor, f: Tensor
+) -> Iterator[LabelRow]:
+    """Rows whose labels were inferred: accepted if the label's probability is at least 0.95."""
+    own = f.gather(1, labels[:, None]).squeeze(1)
+    others = f.scatter(1, labels[:, None], -1.0).max(dim=1)
+    for id_, k, p, k_2, p_2 in zip(
+        ids,
+        labels.tolist(),
+        own.tolist(),
+        others.indices.tolist(),
+        others.values.tolist(),
+        strict=True,
+    ):
+        decision = "accept" if p >= ACCEPT_FROM else "review"
+        yield LabelRow(id_, classes[k], p, "inferred", decision, classes[k_2], p_2)
+
+
+def write_labels(path: Path, rows: Iterable[LabelRow]) -> None:
     """Write labels.csv."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(LabelRow._fields)
-        for row in rows:
-            writer.writerow(
-                row._replace(
-                    probability=round(row.probability, 6),
-                    runner_up_probability=round(row.runner_up_probability, 6),
-                )
-            )
+        write_rows(file, rows)
+
+
+def write_rows(file: TextIO, rows: Iterable[LabelRow]) -> None:
+    """Write the header and the rows, one by one."""
+    writer = csv.writer(file)
+    writer.writerow(LabelRow._fields)
+    writer.writerows(map(rounded, rows))
+
+
+def rounded(row: LabelRow) -> LabelRow:
+    """Probabilities to six digits."""
+    return row._replace(
+        probability=round(row.probability, 6),
+        runner_up_probability=round(row.runner_up_probability, 6),
+    )

@@ -44,6 +44,11 @@ class Problem:
         return self.settings.posterior_lr * self.settings.inner_epochs / self.B
 
     @property
+    def probe(self) -> PartiallyLabelled:
+        """Given labels to measure networks on: validation rows, or the training rows themselves."""
+        return self.training if self.validation is None else self.validation
+
+    @property
     def supervised_B(self) -> int:  # noqa: N802
         """|B| where the labelled rows stand in for the unlabelled ones."""
         return min(self.B, len(self.training.labelled_rows))
@@ -84,7 +89,7 @@ def prepare(
         update=settings.update,
         gradient_at=settings.gradient_at,
     )
-    preprocessing = fit_preprocessing(training.x, settings.whiten)
+    preprocessing = fit_preprocessing(training.x, settings.whiten, training.rows)
     factory = network or named_factory(settings.network, settings.width)
     new_network = partial(build, factory, tuple(data.x.shape[1:]), K)
     base = settings.augmentation
@@ -115,7 +120,7 @@ def _try_smallest_batches(problem: Problem) -> None:
     network = problem.new_network(generator).train()
     for name in (settings.augmentation, settings.classifier_augmentation):
         with global_draws_from(generator):
-            logits = network(_view(problem, name)(data.x[:smallest], generator))
+            logits = network(_view(problem, name)(data.x[data.rows[:smallest]], generator))
         if logits.shape != (smallest, data.n_classes):
             raise ValueError(
                 f"the network gives {tuple(logits.shape)} outputs for a batch of {smallest} rows, "
@@ -233,6 +238,11 @@ def predict(
 
 
 def error_rate(network: nn.Module, preprocessing: Preprocessing, data: PartiallyLabelled) -> float:
-    """The share of rows of fully labelled data that the network gets wrong."""
-    wrong = predict(network, preprocessing, data.x).argmax(dim=1) != data.y
-    return wrong.double().mean().item()
+    """The share of the labelled rows that the network gets wrong."""
+    return wrong_rows(network, preprocessing, data).double().mean().item()
+
+
+def wrong_rows(network: nn.Module, preprocessing: Preprocessing, data: PartiallyLabelled) -> Tensor:
+    """Whether the network gets a labelled row wrong, for each of them in order."""
+    rows = data.labelled_rows
+    return predict(network, preprocessing, data.x, rows).argmax(dim=1) != data.y[rows]

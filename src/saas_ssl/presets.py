@@ -1,5 +1,6 @@
 """Named settings as typed values: public names outside, the paper's symbols inside."""
 
+import math
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -93,6 +94,9 @@ class Settings(BaseModel):
         return self.model_validate({**self.model_dump(), **changes})
 
 
+LABELLED_EPOCHS = 50
+LEAST_STEPS = 100
+
 _PAPER_SVHN = Settings(augmentation="svhn")
 _PAPER_CIFAR10 = Settings(augmentation="cifar10", inner_epochs=40, outer_iterations=135)
 
@@ -130,6 +134,45 @@ PRESETS: dict[str, Settings] = {
         classifier_final_lr=1e-4,
     ),
 }
+
+
+def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Settings:
+    """Settings for data of this shape with so many labelled and unlabelled rows, around the given.
+
+    A posterior is as good as the networks of the inner loop, and those need to have seen the
+    labelled rows about fifty times to be better than chance allows: T is the number of epochs over
+    the unlabelled rows in which that happens. docs/defaults.md derives each number.
+    """
+    if N_l == 0 or N_u == 0:
+        raise ValueError("settings can be derived only where some rows are labelled and some not")
+    images = len(in_shape) == 3
+    recipe = ("cifar10" if in_shape[0] == 3 else "digits") if images else "none"
+    B = given.get("batch_size") or min(50, N_u)
+    B_l = given.get("labelled_batch_size") or min(N_l, max(25, round(B * N_l / N_u)))
+    steps = math.ceil(N_u / B)  # of an epoch
+    T = given.get("inner_epochs") or max(
+        2, math.ceil(LEAST_STEPS / steps), math.ceil(LABELLED_EPOCHS * N_l / (B_l * steps))
+    )
+    return Settings.model_validate(
+        {
+            "network": "small_conv" if images else "mlp",
+            "augmentation": recipe,
+            "classifier_augmentation": "strong" if images else "same",
+            "inner_epochs": T,
+            "outer_iterations": 5,
+            "batch_size": B,
+            "labelled_batch_size": B_l,
+            "weight_lr": 0.1,
+            "posterior_lr": B / T,  # an effective step of 1
+            "inner_schedule": "triangular",
+            "langevin_temperature": 0.0,
+            "classifier_schedule": "triangular",
+            "classifier_epochs": max(2 * T, 8, math.ceil(4 * LEAST_STEPS / steps)),
+            "classifier_lr": 0.1,
+            "classifier_weight_decay": 1e-4,
+            **given,
+        }
+    )
 
 
 def named_preset(name: str) -> Settings:

@@ -1,13 +1,13 @@
 """Progress for people: a live bar on a terminal, plain lines elsewhere, silence when quiet."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 
 class Display:
@@ -63,21 +63,27 @@ class Display:
             self._console.print(f"{line}   {speed:,.0f} images/s   {left}")
 
 
+@contextmanager
+def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar for images that are being read; to be told how many are done."""
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,} of {task.total:,}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=console.quiet or not console.is_terminal,
+        transient=True,
+    )
+    task = bar.add_task(what, total=total)
+    with bar:
+        yield lambda done: bar.update(task, completed=done)
+
+
 def duration(seconds: float) -> str:
     """As people say it: 45 s, 12 min, 3.5 h, 2.1 days."""
     for unit, length, enough in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
         if seconds < enough:
             return f"{seconds / length:.{1 if unit == 'h' else 0}f} {unit}"
     return f"{seconds / 86_400:.1f} days"
-
-
-def results_table(results: dict[str, Any]) -> Table:
-    """The few numbers that tell whether the unlabelled data helped."""
-    table = Table("", "error", box=SIMPLE)
-    for name, value in (
-        ("supervised baseline, test", results["supervised"]["test_error"]),
-        ("SaaS, unlabelled set", results["saas"]["unlabelled_error"]),
-        ("SaaS, test", results["saas"]["test_error"]),
-    ):
-        table.add_row(name, "unknown" if value is None else f"{value:.1%}")
-    return table

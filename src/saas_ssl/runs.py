@@ -1,21 +1,28 @@
 """A run directory: its files, and the promise that it is either whole or not there."""
 
+import csv
 import json
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from saas_ssl.data.source import Skipped
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 LABELS_FILE = "labels.csv"
+POSTERIOR_FILE = "posterior.safetensors"
+SKIPPED_FILE = "skipped.csv"
 
 
 def check_target(out: Path, overwrite: bool) -> None:
@@ -71,9 +78,35 @@ def write_run(directory: Path, record: dict[str, Any]) -> None:
     (directory / RUN_FILE).write_text(text, encoding="utf-8")
 
 
+def read_run(directory: Path) -> dict[str, Any]:
+    """What run.json says."""
+    record: dict[str, Any] = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))
+    return record
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors by their names."""
+    # A copy of each: safetensors refuses tensors that share memory or are not in row order.
+    plain = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    path.write_bytes(save(plain))  # save_file would make the file readable by its owner alone
+
+
+def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
+    """Write skipped.csv: what could not be used, and why; nothing if there is nothing to say."""
+    if skipped:
+        # Names that are not UTF-8 are a reason to be skipped, so they must be writable somehow.
+        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            writer = csv.writer(file)
+            writer.writerow(Skipped._fields)
+            writer.writerows(skipped)
+
+
 def versions() -> dict[str, str]:
     """Of Python and of the packages that decide the numbers."""
-    packages = {name: version(name) for name in ("saas-ssl", "torch", "numpy", "scikit-learn")}
+    packages = {name: version(name) for name in ("saas-ssl", "torch", "numpy", "pillow")}
     return {"python": platform.python_version(), **packages}
 
 

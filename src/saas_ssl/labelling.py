@@ -1,0 +1,216 @@
+"""What `saas label` does: data read and split, settings derived, the run done and summed up."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from rich.console import Console
+
+from saas_ssl.data.cache import Progress
+from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
+from saas_ssl.data.reading import find, read_source
+from saas_ssl.data.source import Skipped, Source, some
+from saas_ssl.data.splits import keep_labels
+from saas_ssl.images import Form
+from saas_ssl.job import Truth, run_job, total_image_passes
+from saas_ssl.pipeline import Problem, prepare
+from saas_ssl.presets import Settings, automatic
+from saas_ssl.progress import Display, counting
+from saas_ssl.randomness import generator_at
+from saas_ssl.runs import check_target, read_run, run_directory
+from saas_ssl.summary import summary
+
+CACHE = ".saas-cache"
+LEAST_LABELS = 2
+
+
+class Request(BaseModel):
+    """The data of a run as asked for, in run.json too so that it can be asked for again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str
+    labels: str | None = None
+    image_size: PositiveInt | None = None
+    keep_labels: PositiveInt | None = None
+    unlabelled: PositiveInt | None = None
+    test: str | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that a request names, read."""
+
+    data: PartiallyLabelled
+    truth: Truth
+    form: Form | None
+    skipped: list[Skipped]
+
+
+def label_into(
+    out: Path,
+    overwrite: bool,
+    request: Request,
+    base: Settings | None,
+    given: Mapping[str, Any],
+    seed: int,
+    console: Console,
+) -> None:
+    """Read the data, infer their labels, write the run directory, and say how it went.
+
+    Settings are the `base`, or without one those that suit the data, but for what is `given`.
+    """
+    check_target(out, overwrite)
+    source, test_source = found(request)
+    cache = out.absolute().parent / CACHE
+    with counting(console, "reading images", len(source.ids)) as progress:
+        all_ = read_all(request, source, test_source, seed, cache, progress)
+    problem = prepare(all_.data, chosen_settings(all_.data, base, given), seed)
+    console.print("\n".join(_opening(request, problem, all_)))
+    about = {"request": request.model_dump()}
+    with (
+        run_directory(out, overwrite) as directory,
+        Display(console, total_image_passes(problem)) as display,
+    ):
+        run_job(problem, all_.truth, directory, display, about, all_.form, all_.skipped)
+    console.print()
+    console.print("\n".join(summary(read_run(out), out)))
+
+
+def _opening(request: Request, problem: Problem, all_: Prepared) -> list[str]:
+    """What is about to be done."""
+    data, settings = problem.data, problem.settings
+    shape = "x".join(map(str, data.x.shape[1:]))
+    skipped = f", {len(all_.skipped):,} skipped" if all_.skipped else ""
+    return [
+        f"{request.data}: {len(data.labelled_rows):,} labelled, {len(data.unlabelled_rows):,} "
+        f"unlabelled{skipped}; {data.n_classes} classes, rows of {shape}",
+        f"{settings.network}, {settings.outer_iterations} outer iterations of "
+        f"{settings.inner_epochs} epochs, then {settings.classifier_epochs} epochs; one outer "
+        f"iteration moves P_u by {problem.effective_step:g} x the mean negative log-likelihood",
+    ]
+
+
+def found(request: Request) -> tuple[Source, Source | None]:
+    """The sources of the data and of the test data; what is wrong with either is told at once."""
+    source = find(request.data, None if request.labels is None else Path(request.labels))
+    if request.unlabelled is not None and request.keep_labels is None:
+        raise ValueError("a number of unlabelled rows can be chosen only with --keep-labels")
+    if request.keep_labels is None:
+        _check_labels(source)
+    return source, None if request.test is None else find(request.test)
+
+
+def read_all(
+    request: Request,
+    source: Source,
+    test_source: Source | None,
+    seed: int,
+    cache: Path,
+    progress: Progress,
+) -> Prepared:
+    """Decode the data and the test data, and hide labels if the request says so."""
+    reading = read_source(source, request.image_size, cache=cache, progress=progress)
+    data, skipped, truth = reading.data, list(reading.skipped), Truth()
+    if request.keep_labels is not None:
+        full, generator = data, generator_at(seed, "kept labels")
+        data = keep_labels(full, request.keep_labels, generator, request.unlabelled)
+        truth = Truth(unlabelled=full.y[data.unlabelled_rows])
+    _check_counts(data)
+    if test_source is not None:
+        test = read_source(test_source, form=reading.form, cache=cache)
+        skipped += [Skipped(f"test: {row.id}", row.reason) for row in test.skipped]
+        truth = Truth(truth.unlabelled, _with_classes(test.data, data.classes))
+    return Prepared(data, truth, reading.form, skipped)
+
+
+def chosen_settings(
+    data: PartiallyLabelled, base: Settings | None, given: Mapping[str, Any]
+) -> Settings:
+    """The base settings, or without any those that suit the data, but for what is given."""
+    try:
+        if base is not None:
+            return base.changed(**given)
+        shape, labelled = tuple(data.x.shape[1:]), len(data.labelled_rows)
+        return automatic(shape, labelled, len(data.unlabelled_rows), **given)
+    except ValidationError as error:
+        raise ValueError(_plainly(error)) from None
+
+
+def repeated(path: Path) -> tuple[Request, Settings, int]:
+    """The request, the settings and the seed of an earlier run, from its run.json."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        settings = Settings.model_validate(record["config"])
+        return Request.model_validate(record["request"]), settings, int(record["seed"])
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except ValidationError as error:
+        raise ValueError(f"{path}: {_plainly(error)}") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is not the run.json of a run of saas label") from None
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """name=value -> (name, value); numbers, true, false and null as in JSON."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ValueError(f"{text!r} is not of the form name=value")
+    try:
+        return name.strip().replace("-", "_"), json.loads(value)
+    except ValueError:
+        return name.strip().replace("-", "_"), value.strip()
+
+
+def _check_labels(source: Source) -> None:
+    """Tell of labels that cannot work before any image is decoded."""
+    if source.classes and None not in source.labels:
+        raise ValueError(
+            f"all {len(source.ids)} rows have a label, so there is nothing to infer: leave some "
+            "without one, or give --keep-labels N to hide all but N and see how well it does"
+        )
+    _check_enough({name: source.labels.count(name) for name in source.classes})
+
+
+def _check_counts(data: PartiallyLabelled) -> None:
+    """The same once images are decoded, since some may have been skipped."""
+    counts = torch.bincount(data.y[data.labelled_rows], minlength=data.n_classes).tolist()
+    _check_enough(dict(zip(data.classes, counts, strict=True)))
+    if not (data.y == UNLABELLED).any():
+        raise ValueError("no unlabelled row is left: there is nothing to infer")
+
+
+def _check_enough(counts: Mapping[str, int]) -> None:
+    few = [f"{name!r} ({count})" for name, count in counts.items() if count < LEAST_LABELS]
+    if few and len(counts) > 1:
+        raise ValueError(
+            f"these classes have fewer than {LEAST_LABELS} labels: {some(few)}; label more of "
+            "them, or remove the class"
+        )
+
+
+def _with_classes(test: PartiallyLabelled, classes: Sequence[str]) -> PartiallyLabelled:
+    """Test data whose labels are numbered as those of the training data."""
+    strange = [repr(name) for name in test.classes if name not in classes]
+    if strange:
+        raise ValueError(f"the test data have classes that the data have not: {some(strange)}")
+    number = torch.tensor([*(classes.index(name) for name in test.classes), UNLABELLED])
+    return PartiallyLabelled(test.x, number[test.y], classes, test.ids)
+
+
+def _plainly(error: ValidationError) -> str:
+    """The first of pydantic's complaints as a sentence."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"there is no setting {name!r}: choose one of {', '.join(Settings.model_fields)}"
+    message = first["msg"].removeprefix("Value error, ")
+    return (
+        f"{name or 'settings'}: {message[0].lower()}{message[1:]}, not {first['input']!r}"
+        if name
+        else message
+    )

@@ -1,0 +1,179 @@
+"""A trained classifier on the disk and back: model.safetensors and model.json, never a pickle."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from saas_ssl.augment import Preprocessing
+from saas_ssl.data.arrays import as_rows
+from saas_ssl.data.reading import brought_to
+from saas_ssl.data.source import Source, in_chunks
+from saas_ssl.decoding import decoded, enough_workers
+from saas_ssl.images import Form
+from saas_ssl.networks import NETWORKS, named_factory
+from saas_ssl.pipeline import predict
+from saas_ssl.runs import save_tensors
+from saas_ssl.whitening import Zca
+
+MODEL_FILE, WEIGHTS_FILE = "model.json", "model.safetensors"
+_NETWORK, _PREPROCESSING, _ZCA = "network.", "preprocessing.", "zca."
+_ROWS_AT_ONCE = 512
+
+
+class _Description(BaseModel):
+    """model.json: all that the weights do not tell."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    network: Literal[tuple(NETWORKS)]  # type: ignore[valid-type]  # by name: nothing is imported
+    width: PositiveInt | None
+    in_shape: tuple[PositiveInt, ...]
+    classes: list[str] = Field(min_length=2)
+    image: dict[str, PositiveInt] | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A classifier with everything that it needs to see a row as it did in training."""
+
+    network: nn.Module
+    name: str  # of the network
+    width: int | None
+    in_shape: tuple[int, ...]
+    classes: Sequence[str]
+    preprocessing: Preprocessing
+    form: Form | None  # what images are brought to; none: features
+
+    def predict_proba(self, rows: Any) -> NDArray[np.float32]:
+        """(N, K) probabilities, not calibrated, in the order of `classes`.
+
+        `rows` are images as an array or tensor (N, H, W), (N, H, W, C) or (N, C, H, W), uint8 or
+        floats from 0 to 1, of any size; or a list of files or PIL images; or features (N, D).
+        """
+        if isinstance(rows, Tensor | np.ndarray):
+            source = Source([""] * len(rows), [None] * len(rows), self.classes, as_rows(rows))
+        else:
+            images = [Path(row) if isinstance(row, str) else row for row in rows]
+            source = Source(
+                [str(row) for row in rows], [None] * len(images), self.classes, in_chunks(images)
+            )
+        parts = [np.empty((0, len(self.classes)), np.float32)]
+        for chunk, bad in self.stream(source):
+            if bad:
+                row, reason = next(iter(bad.items()))
+                raise ValueError(f"image {row} ({source.ids[row]}): {reason}")
+            parts.append(chunk.numpy())
+        return np.concatenate(parts)
+
+    def predict(self, rows: Any) -> list[str]:
+        """The most probable class of each row."""
+        return [self.classes[k] for k in self.predict_proba(rows).argmax(axis=1)]
+
+    def stream(self, source: Source) -> Iterator[tuple[Tensor, dict[int, str]]]:
+        """Chunk by chunk: probabilities of the rows that can be used, and why others cannot.
+
+        The reasons are by the row's number in the source.
+        """
+        done = 0
+        for x, bad in self._rows(source):
+            f = (
+                predict(self.network, self.preprocessing, x)
+                if len(x)
+                else torch.empty(0, len(self.classes))
+            )
+            yield f, {done + place: reason for place, reason in bad.items()}
+            done += len(x) + len(bad)
+
+    def _rows(self, source: Source) -> Iterator[tuple[Tensor, dict[int, str]]]:
+        rows = source.rows
+        if self.form is None:
+            if not isinstance(rows, Tensor) or rows.ndim != 2:
+                raise ValueError("this model takes features, but these data are images")
+            if rows.shape[1:] != self.in_shape:
+                raise ValueError(
+                    f"this model takes {self.in_shape[0]} features, but these data have "
+                    f"{rows.shape[1]}"
+                )
+            yield from ((block, {}) for block in rows.split(_ROWS_AT_ONCE))
+        elif not isinstance(rows, Tensor):
+            for part in decoded(rows(), self.form, enough_workers(len(source.ids))):
+                yield torch.from_numpy(part.pixels), part.bad
+        elif rows.ndim == 2:
+            raise ValueError("this model takes images, but these data are features")
+        else:
+            yield from ((brought_to(block, self.form), {}) for block in rows.split(_ROWS_AT_ONCE))
+
+
+def save(model: Model, directory: Path) -> None:
+    """Write model.safetensors and model.json."""
+    tensors = {f"{_NETWORK}{name}": value for name, value in model.network.state_dict().items()}
+    pre = model.preprocessing
+    tensors |= {f"{_PREPROCESSING}mean": pre.mean, f"{_PREPROCESSING}std": pre.std}
+    if pre.zca is not None:
+        tensors |= {f"{_PREPROCESSING}{_ZCA}{n}": t for n, t in vars(pre.zca).items()}
+    save_tensors(directory / WEIGHTS_FILE, tensors)
+    description = _Description(
+        network=model.name,
+        width=model.width,
+        in_shape=model.in_shape,
+        classes=list(model.classes),
+        image=None if model.form is None else asdict(model.form),
+    )
+    text = json.dumps(description.model_dump(), indent=2, ensure_ascii=False) + "\n"
+    (directory / MODEL_FILE).write_text(text, encoding="utf-8")
+
+
+def load(run: str | Path) -> Model:
+    """The classifier of a run directory. Nothing in the directory can make this run code."""
+    directory = Path(run)
+    if not (directory / MODEL_FILE).is_file() or not (directory / WEIGHTS_FILE).is_file():
+        raise ValueError(f"{run} has no {MODEL_FILE} and {WEIGHTS_FILE}: it is not a finished run")
+    try:
+        told = _Description.model_validate_json((directory / MODEL_FILE).read_bytes())
+        form = None if told.image is None else Form(**told.image)
+        tensors = load_file(directory / WEIGHTS_FILE)
+        # On the meta device no memory is taken, whatever sizes the description claims; the weights
+        # of the file must then fit.
+        with torch.device("meta"):
+            factory = named_factory(told.network, told.width)
+            network = factory(told.in_shape, len(told.classes), torch.Generator())
+        network.load_state_dict(_below(_NETWORK, tensors), assign=True)
+        preprocessing = _preprocessing(_below(_PREPROCESSING, tensors), told.in_shape)
+        if form is not None and told.in_shape != (form.channels, form.height, form.width):
+            raise ValueError("the size of images is not that of the network's input")
+    except (SafetensorError, ValidationError, RuntimeError, ValueError, TypeError, KeyError):
+        raise ValueError(f"{run} holds a model that is broken, or of another version") from None
+    network = network.eval().requires_grad_(False)
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Model(
+        network, told.network, told.width, told.in_shape, told.classes, preprocessing, form
+    )
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, by the rest of their names, in single precision."""
+    return {
+        name.removeprefix(prefix): tensor.float() if tensor.is_floating_point() else tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _preprocessing(tensors: dict[str, Tensor], in_shape: tuple[int, ...]) -> Preprocessing:
+    zca = _below(_ZCA, tensors)
+    pre = Preprocessing(tensors["mean"], tensors["std"], Zca(**zca) if zca else None)
+    row = torch.zeros((1, *in_shape), dtype=torch.uint8 if len(in_shape) == 3 else torch.float32)
+    if pre(row).shape != row.shape:
+        raise ValueError("the preprocessing is not for rows of this shape")
+    return pre

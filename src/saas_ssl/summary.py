@@ -1,0 +1,83 @@
+"""The end of a run in plain words."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def summary(record: Mapping[str, Any], out: Path) -> list[str]:
+    """What was done, what to check, whether the unlabelled rows helped, and what to do next.
+
+    `record` is run.json.
+    """
+    results, data = record["results"], record["data"]
+    given = data["labelled"] + data["validation"]
+    lines = [
+        f"{data['unlabelled']:,} rows were labelled from {given:,} given labels of "
+        f"{len(data['classes'])} classes.",
+        f"{results['accepted']:,} labels have a probability of at least 95 % (not calibrated yet, "
+        f"usually too high); {results['review']:,} are marked for review.",
+    ]
+    if data["skipped"]:
+        lines.append(f"{data['skipped']:,} files could not be used: see {out}/skipped.csv.")
+    lines += [_did_it_help(results), *_known_errors(results)]
+    short = inner_loop_too_short(results["inner"], record["config"]["inner_epochs"])
+    if short is not None:
+        lines.append(short)
+    return [
+        *lines,
+        f"Labels: {out}/labels.csv. For new images: saas predict {out} NEW --out new.csv",
+    ]
+
+
+def inner_loop_too_short(inner: Mapping[str, Any], T: int) -> str | None:  # noqa: N803
+    """A sentence if the networks of the inner loop end clearly worse than the supervised one."""
+    error, supervised, rows = inner["error"], inner["supervised_error"], inner["rows"]
+    if error is None:
+        return None
+    # Two standard errors of a difference, and never less than five points.
+    spread = math.sqrt((error * (1 - error) + supervised * (1 - supervised)) / rows)
+    if error - supervised <= max(0.05, 2 * spread):
+        return None
+    return (
+        f"The inner loop seems too short: its networks end at {error:.1%} error on given labels "
+        f"where the supervised baseline has {supervised:.1%}; try --inner-epochs {2 * T} or more."
+    )
+
+
+def _did_it_help(results: Mapping[str, Any]) -> str:
+    """The difference to the supervised baseline on validation rows, with its standard error."""
+    compared = results["validation"]
+    if compared is None:
+        return (
+            "Whether the unlabelled rows helped cannot be said: with fewer than 20 labels in some "
+            "class none were set apart to measure it."
+        )
+    before, after = (results[name]["validation_error"] for name in ("supervised", "saas"))
+    gain, noise = before - after, math.sqrt(compared["mended"] + compared["broken"])
+    if abs(compared["mended"] - compared["broken"]) <= 2 * noise:
+        verdict = "No clear effect of the unlabelled rows"
+    elif gain > 0:
+        verdict = "The unlabelled rows helped"
+    else:
+        verdict = "The unlabelled rows did harm"
+    return (
+        f"{verdict}: on {compared['rows']:,} validation rows the error went from {before:.1%} "
+        f"(supervised) to {after:.1%} (SaaS), {gain:+.1%} better with a standard error of "
+        f"{noise / compared['rows']:.1%}."
+    )
+
+
+def _known_errors(results: Mapping[str, Any]) -> list[str]:
+    """Where the truth is known: the benchmark protocol."""
+    saas, supervised = results["saas"], results["supervised"]
+    lines = []
+    if saas["unlabelled_error"] is not None:
+        lines.append(f"Error on the unlabelled rows: {saas['unlabelled_error']:.2%}.")
+    if saas["test_error"] is not None:
+        lines.append(
+            f"Test error: {saas['test_error']:.2%}; supervised baseline "
+            f"{supervised['test_error']:.2%}."
+        )
+    return lines
