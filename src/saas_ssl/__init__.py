@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from saas_ssl.data import PartiallyLabelled as PartiallyLabelled
     from saas_ssl.data import hold_out as hold_out
     from saas_ssl.data import keep_labels as keep_labels
+    from saas_ssl.data import read as read
     from saas_ssl.data import read_digits as read_digits
+    from saas_ssl.model import Model as Model
+    from saas_ssl.model import load as load
     from saas_ssl.networks import build as build
     from saas_ssl.networks import named_factory as named_factory
     from saas_ssl.pipeline import error_rate as error_rate
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from saas_ssl.pipeline import train_classifier as train_classifier
     from saas_ssl.pipeline import train_supervised as train_supervised
     from saas_ssl.presets import Settings as Settings
+    from saas_ssl.presets import automatic as automatic
     from saas_ssl.presets import named_preset as named_preset
     from saas_ssl.randomness import generator_at as generator_at
     from saas_ssl.simplex import project as project
@@ -34,10 +38,11 @@ if TYPE_CHECKING:
 _NAMES = {
     "algorithm": "Epoch Outer phase_one phase_two",
     "augment": "augmented_view fit_preprocessing named_recipe",
-    "data": "PartiallyLabelled hold_out keep_labels read_digits",
+    "data": "PartiallyLabelled hold_out keep_labels read read_digits",
+    "model": "Model load",
     "networks": "build named_factory",
     "pipeline": "error_rate infer_posterior predict prepare train_classifier train_supervised",
-    "presets": "Settings named_preset",
+    "presets": "Settings automatic named_preset",
     "randomness": "generator_at",
     "simplex": "project",
 }

@@ -2,8 +2,8 @@
 
 import io
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ EXTENSIONS = (
     ".tiff",
     ".gif",
 )
-# Nothing else is tried: some of Pillow's readers start other programs. Phones call JPEG MPO.
-_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
+# Nothing else is tried: some of Pillow's readers start other programs.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
 _GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _DEEP = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _WHITES = (255, 1023, 4095, 16383, 65535)  # cameras of 10, 12 and 14 bits write files of 16
@@ -111,8 +111,9 @@ def decode_chunk(images: Sequence[Encoded], form: Form) -> Decoded:
     bad, seen, n = dict[int, str](), Seen(), 0
     for place, source in enumerate(images):
         try:
-            image, one = _upright(source, form)
-            pixels[n] = _pixels(image, form)
+            with _only_bombs_noticed():
+                image, one = _upright(source, form)
+                pixels[n] = _pixels(image, form)
         except Exception as error:  # decoders of broken files raise anything
             bad[place] = _reason(error)
         else:
@@ -125,7 +126,7 @@ def look(images: Sequence[Encoded]) -> Seen:
     """What the readable ones among these are."""
     seen = Seen()
     for source in images:
-        with suppress(Exception):  # decoding will tell what is wrong with it
+        with suppress(Exception), _only_bombs_noticed():  # decoding will tell what is wrong
             seen |= _upright(source, None)[1]
     return seen
 
@@ -148,7 +149,7 @@ def _upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
             width, height = height, width
     white = 255
     if image.mode in _DEEP:
-        brightest = float(np.asarray(image).max())
+        brightest = float(_values(image).max())
         white = next((white for white in _WHITES if brightest <= white), _WHITES[-1])
     return image, Seen(frozenset({(height, width)}), image.mode not in _GREY, white)
 
@@ -164,11 +165,16 @@ def _open(source: Encoded) -> Image.Image:
         source = source.read_bytes()
     if not source:
         raise BadImageError("the file is empty")
+    return Image.open(io.BytesIO(source), formats=_FORMATS)
+
+
+@contextmanager
+def _only_bombs_noticed() -> Iterator[None]:
+    """More pixels than Pillow's limit is an error; what else it warns of is no concern."""
     with warnings.catch_warnings():
-        # More pixels than Pillow's limit is an error here; what else it warns of is no concern.
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        return Image.open(io.BytesIO(source), formats=_FORMATS)
+        yield
 
 
 def _pixels(image: Image.Image, form: Form) -> Pixels:
@@ -191,16 +197,22 @@ def _pixels(image: Image.Image, form: Form) -> Pixels:
 def _convert(image: Image.Image, form: Form) -> Image.Image:
     """Any mode -> 8-bit grey or colour; what is transparent shows white."""
     if image.mode in _DEEP:
-        deep = np.asarray(image).astype(np.float32)
+        deep = _values(image)
         # Floating-point images up to 1 have their white there.
         white = 1.0 if image.mode == "F" and deep.max() <= 1.0 else float(form.white)
-        scaled = np.nan_to_num(deep * (255.0 / white)).clip(0.0, 255.0).round()
+        scaled = (deep * (255.0 / white)).clip(0.0, 255.0).round()
         image = Image.fromarray(scaled.astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white_sheet = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white_sheet, image)
     return image.convert("L" if form.channels == 1 else "RGB")
+
+
+def _values(image: Image.Image) -> NDArray[np.float32]:
+    """The numbers of a deep image; pixels without a value are black."""
+    values = np.asarray(image).astype(np.float32)
+    return np.nan_to_num(values, copy=False, posinf=0.0, neginf=0.0)
 
 
 def _reason(error: Exception) -> str:

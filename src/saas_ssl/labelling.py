@@ -10,6 +10,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 from rich.console import Console
 
+from saas_ssl.augment import named_recipe
 from saas_ssl.data.cache import Progress
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.reading import find, read_source
@@ -17,6 +18,7 @@ from saas_ssl.data.source import Skipped, Source, some
 from saas_ssl.data.splits import keep_labels
 from saas_ssl.images import Form
 from saas_ssl.job import Truth, run_job, total_image_passes
+from saas_ssl.networks import named_factory
 from saas_ssl.pipeline import Problem, prepare
 from saas_ssl.presets import Settings, automatic
 from saas_ssl.progress import Display, counting
@@ -65,6 +67,7 @@ def label_into(
     Settings are the `base`, or without one those that suit the data, but for what is `given`.
     """
     check_target(out, overwrite)
+    _check_given(base, given)
     source, test_source = found(request)
     cache = out.absolute().parent / CACHE
     with counting(console, "reading images", len(source.ids)) as progress:
@@ -141,6 +144,16 @@ def chosen_settings(
         raise ValueError(_plainly(error)) from None
 
 
+def _check_given(base: Settings | None, given: Mapping[str, Any]) -> None:
+    """Tell of settings that cannot work before any image is decoded."""
+    try:
+        settings = (base or Settings()).changed(**given)
+    except ValidationError as error:
+        raise ValueError(_plainly(error)) from None
+    named_factory(settings.network)
+    named_recipe(settings.augmentation)
+
+
 def repeated(path: Path) -> tuple[Request, Settings, int]:
     """The request, the settings and the seed of an earlier run, from its run.json."""
     try:
@@ -209,8 +222,6 @@ def _plainly(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         return f"there is no setting {name!r}: choose one of {', '.join(Settings.model_fields)}"
     message = first["msg"].removeprefix("Value error, ")
-    return (
-        f"{name or 'settings'}: {message[0].lower()}{message[1:]}, not {first['input']!r}"
-        if name
-        else message
-    )
+    if not name:  # about several settings at once
+        return message
+    return f"{name}: {message[0].lower()}{message[1:]}, not {first['input']!r}"

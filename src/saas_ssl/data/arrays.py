@@ -18,14 +18,15 @@ _CHANNELS = (1, 3)
 def find_npz(path: Path) -> Source:
     """Arrays `x` and `y`, and optionally `classes` and `ids`."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here: numpy leaves it open when it is broken.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {
                 name: archive[name] for name in ("x", "y", "classes", "ids") if name in archive
             }
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError, AttributeError, TypeError) as error:
-        if "allow_pickle" in str(error):
+    except Exception as error:  # a broken file makes its readers raise anything
+        if "allow_pickle" in str(error) and zipfile.is_zipfile(path):
             raise ValueError(
                 f"{path} holds Python objects, which are never loaded: save plain numbers or text"
             ) from None
@@ -41,10 +42,11 @@ def find_npz(path: Path) -> Source:
     if len(ids) != len(x):
         raise ValueError(f"{path}: there are {len(x)} rows but {len(ids)} ids")
     present = class_names(labels)
-    order = [
-        name for name in _texts(arrays.get("classes"), "classes") or present if name in present
-    ]
-    return Source(ids, labels, order, x)
+    named = _texts(arrays.get("classes"), "classes") or present
+    unnamed = [name for name in present if name not in named]
+    if unnamed:
+        raise ValueError(f"{path}: y has the label {unnamed[0]!r}, which is none of the classes")
+    return Source(ids, labels, [name for name in named if name in present], x)
 
 
 def as_rows(x: NDArray[Any] | Tensor) -> Tensor:
@@ -54,6 +56,8 @@ def as_rows(x: NDArray[Any] | Tensor) -> Tensor:
             raise ValueError(f"x must hold numbers, not {x.dtype}")
         if x.dtype.kind in "ui" and x.dtype != np.uint8:
             x = x.astype(np.int64)
+        if x.dtype == np.longdouble:
+            x = x.astype(np.float64)
         x = torch.from_numpy(
             np.require(x, requirements=["C", "W"]).astype(x.dtype.newbyteorder("="))
         )
@@ -85,7 +89,8 @@ def as_labels(
     if y.dtype.kind not in "buif":
         raise ValueError(f"y must hold numbers or text, not {y.dtype}")
     numbers = np.where(np.isnan(y), -1, y) if y.dtype.kind == "f" else y
-    whole = numbers.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # of infinite labels, which are refused here
+        whole = numbers.astype(np.int64)
     if (whole != numbers).any() or (whole < -1).any():
         raise ValueError("y must hold whole numbers from 0 on, or -1 for unlabelled")
     if classes is not None and len(whole) and whole.max() >= len(classes):
@@ -100,7 +105,7 @@ def _bytes(x: Tensor) -> Tensor:
         return x
     if x.dtype == torch.bool:
         return x.to(torch.uint8) * 255
-    if not x.is_floating_point() or not (x.min() >= 0 and x.max() <= 1):  # NaN fails both
+    if not x.is_floating_point() or not ((x >= 0) & (x <= 1)).all():  # NaN fails both
         raise ValueError("images must be uint8, or floating-point numbers from 0 to 1")
     return (x * 255).round().to(torch.uint8)
 
@@ -110,4 +115,4 @@ def _texts(array: NDArray[Any] | None, name: str) -> list[str] | None:
         return None
     if array.ndim != 1:
         raise ValueError(f"{name} must be a list, not an array of shape {array.shape}")
-    return [str(text) for text in array.tolist()]
+    return [text.decode() if isinstance(text, bytes) else str(text) for text in array.tolist()]

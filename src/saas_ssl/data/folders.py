@@ -21,6 +21,8 @@ UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
 
 def find_folder(folder: Path, labels: Path | None = None) -> Source:
     """Images below a folder at any depth, labelled by a CSV file or by their first subfolder."""
+    if labels is not None and not labels.is_file():
+        raise ValueError(f"{labels} does not exist, or is not a file")
     ids, skipped = list[str](), list[Skipped]()
     for file in _files_below(folder):
         id_ = file.relative_to(folder).as_posix()

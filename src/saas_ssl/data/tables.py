@@ -52,7 +52,9 @@ def _table(path: Path, file: TextIO) -> Table:
     file.seek(0)
     delimiter = max(_DELIMITERS, key=first.count)
     rows = _rows(path, csv.reader(file, delimiter=delimiter, strict=True))
-    _, columns = next(rows)
+    _, columns = next(rows, (0, []))
+    if not columns:
+        raise ValueError(f"{path} is empty: it needs a first line that names its columns")
     columns = [column.strip() for column in columns]
     twice = sorted({name for name in columns if name and columns.count(name) > 1})
     if twice:
@@ -62,11 +64,17 @@ def _table(path: Path, file: TextIO) -> Table:
 
 def _rows(path: Path, reader: "_csv.Reader") -> Iterator[tuple[int, list[str]]]:
     """(Line number, cells) of each row that is not blank."""
+    line = 0
     try:
         for cells in reader:
+            line = reader.line_num
             if any(cell.strip() for cell in cells):
-                yield reader.line_num, cells
+                yield line, cells
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise ValueError(
+                f'{path}, line {line + 1}: a quotation mark (") is opened but never closed'
+            ) from None
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
 
 
@@ -89,6 +97,6 @@ def _wrong_encoding(path: Path) -> str:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        line = len(data[: error.start].splitlines()) or 1
+        line = len(data[: error.start + 1].splitlines())
         return f"{path}, line {line}: this is not UTF-8; save the file as CSV in UTF-8"
     return f"{path} changed while it was read"
