@@ -95,6 +95,7 @@ def test_same_seed_same_bits_from_end_to_end() -> None:
         {"update": "joint"},
         {"gradient_at": "after"},
         {"initial_posterior": "random-class"},
+        {"initial_posterior": "uniform"},
         {"stability_tolerance": 1.1, "stability_patience": 1},
         {"outer_iterations": 1},
         {"whiten": True},

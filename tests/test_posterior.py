@@ -18,7 +18,8 @@ def test_initial_posteriors_lie_on_the_simplex_and_follow_the_generator(name: st
     assert (P_u >= 0.05 - 1e-6).all()
     torch.testing.assert_close(P_u.sum(1), torch.ones(50))
     assert torch.equal(P_u, draw(50, 10, 0.05, generator_at(0)))
-    assert not torch.equal(P_u, draw(50, 10, 0.05, generator_at(1)))
+    other = draw(50, 10, 0.05, generator_at(1))
+    assert torch.equal(P_u, other) == (name == "uniform")
 
 
 def test_random_class_is_the_authors_start() -> None:
@@ -26,6 +27,11 @@ def test_random_class_is_the_authors_start() -> None:
     torch.testing.assert_close(P_u.max(dim=1).values, torch.full((200,), 0.5))
     torch.testing.assert_close(P_u.min(dim=1).values, torch.full((200,), 1 / 18))
     assert len(P_u.argmax(1).unique()) == 10
+
+
+def test_uniform_knows_nothing() -> None:
+    P_u = INITIAL_POSTERIORS["uniform"](3, 4, 0.05, generator_at(0))
+    assert torch.equal(P_u, torch.full((3, 4), 0.25))
 
 
 def test_gaussian_reaches_every_class() -> None:

@@ -49,21 +49,25 @@ def decoded(
         finally:
             idle.put(worker)
 
-    with ThreadPoolExecutor(workers) as threads:
-        try:
-            for worker in processes:
-                idle.put(worker)
-            for chunk in chunks:
-                waiting.append(threads.submit(decode, chunk))
-                if len(waiting) > _AHEAD * workers:
+    try:
+        with ThreadPoolExecutor(workers) as threads:
+            try:
+                for worker in processes:
+                    idle.put(worker)
+                for chunk in chunks:
+                    waiting.append(threads.submit(decode, chunk))
+                    if len(waiting) > _AHEAD * workers:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:  # also when the reader has had enough
-            for future in waiting:
-                future.cancel()
-            for worker in processes:
-                worker.end()
+            finally:  # also when the reader has had enough
+                for future in waiting:
+                    future.cancel()
+                for worker in processes:
+                    worker.end()
+    finally:
+        for worker in processes:
+            worker.end()  # a process that has replaced a crashed one meanwhile
 
 
 class _Worker:

@@ -39,6 +39,7 @@ from saas_ssl.runs import (
     write_run,
     write_skipped,
 )
+from saas_ssl.summary import inner_loop_too_short
 
 _AVERAGED_EPOCHS = 5
 
@@ -106,6 +107,12 @@ def run_job(
     part = Part(directory, display)
     display.begin("phase one: labels")
     P_u, inner_error = _infer(problem, truth, part)
+    inner = {
+        "error": inner_error,
+        "supervised_error": error_rate(baseline, problem.preprocessing, problem.probe),
+        "rows": len(problem.probe.labelled_rows),
+    }
+    display.say(inner_loop_too_short(inner, problem.settings.inner_epochs))
     display.begin("phase two: classifier")
     classifier, f_u = _train_classifier(problem, P_u, part)
     saas_cost = {"image_passes": part.image_passes, "seconds": part.seconds}
@@ -123,11 +130,7 @@ def run_job(
             "classifier_unlabelled_error": _wrong(f_u.argmax(dim=1), truth.unlabelled),
             **_errors(problem, classifier, truth),
         },
-        "inner": {
-            "error": inner_error,
-            "supervised_error": error_rate(baseline, problem.preprocessing, problem.probe),
-            "rows": len(problem.probe.labelled_rows),
-        },
+        "inner": inner,
         "validation": _compared(problem, baseline, classifier),
         "accepted": accepted,
         "review": len(inferred) - accepted,

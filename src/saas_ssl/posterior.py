@@ -1,14 +1,11 @@
 """P_u before, between and after the outer iterations: initial draws, hard labels, stability."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
 from saas_ssl.simplex import project
-
-InitialPosterior = Literal["gaussian", "random-class"]
 
 
 def gaussian_posterior(N_u: int, K: int, alpha: float, generator: Generator) -> Tensor:
@@ -23,7 +20,16 @@ def random_class_posterior(N_u: int, K: int, alpha: float, generator: Generator)
     return project(P_u, alpha)
 
 
-INITIAL_POSTERIORS = {"gaussian": gaussian_posterior, "random-class": random_class_posterior}
+def uniform_posterior(N_u: int, K: int, _alpha: float, _generator: Generator) -> Tensor:
+    """P_u = 1/K: nothing is known, so the first trajectory learns from the labelled rows alone."""
+    return torch.full((N_u, K), 1.0 / K)
+
+
+INITIAL_POSTERIORS = {
+    "gaussian": gaussian_posterior,
+    "random-class": random_class_posterior,
+    "uniform": uniform_posterior,
+}
 
 
 def hard_labels(P_u: Tensor) -> Tensor:

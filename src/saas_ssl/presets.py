@@ -60,7 +60,7 @@ class Settings(BaseModel):
         "posterior gradient at the weights before the step (free) or after it",
         "gradient_at",
     )
-    initial_posterior: Literal["gaussian", "random-class"] = _setting(
+    initial_posterior: Literal["gaussian", "random-class", "uniform"] = _setting(
         "gaussian", "where the posterior starts", "P_u"
     )
     stability_tolerance: float = _setting(
@@ -93,9 +93,6 @@ class Settings(BaseModel):
         """The same settings but for these, checked."""
         return self.model_validate({**self.model_dump(), **changes})
 
-
-LABELLED_EPOCHS = 50
-LEAST_STEPS = 100
 
 _PAPER_SVHN = Settings(augmentation="svhn")
 _PAPER_CIFAR10 = Settings(augmentation="cifar10", inner_epochs=40, outer_iterations=135)
@@ -136,43 +133,43 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Settings:
-    """Settings for data of this shape with so many labelled and unlabelled rows, around the given.
+_LABELLED_EPOCHS, _LEAST_STEPS = 75, 100  # of an inner loop
 
-    A posterior is as good as the networks of the inner loop, and those need to have seen the
-    labelled rows about fifty times to be better than chance allows: T is the number of epochs over
-    the unlabelled rows in which that happens. docs/defaults.md derives each number.
+
+def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Settings:
+    """Settings for rows of this shape, so many with a label and so many without, around the given.
+
+    The posterior becomes as good as the networks of the inner loop, so T is long enough for them to
+    see every labelled row 75 times; docs/defaults.md derives each number.
     """
     if N_l == 0 or N_u == 0:
         raise ValueError("settings can be derived only where some rows are labelled and some not")
-    images = len(in_shape) == 3
-    recipe = ("cifar10" if in_shape[0] == 3 else "digits") if images else "none"
+    images, colour = len(in_shape) == 3, in_shape[0] == 3
     B = given.get("batch_size") or min(50, N_u)
-    B_l = given.get("labelled_batch_size") or min(N_l, max(25, round(B * N_l / N_u)))
-    steps = math.ceil(N_u / B)  # of an epoch
+    B_l = given.get("labelled_batch_size") or min(N_l, 4 * B, max(25, math.ceil(B * N_l / N_u)))
+    steps = math.ceil(N_u / B)  # in an epoch
     T = given.get("inner_epochs") or max(
-        2, math.ceil(LEAST_STEPS / steps), math.ceil(LABELLED_EPOCHS * N_l / (B_l * steps))
+        2, math.ceil(_LEAST_STEPS / steps), math.ceil(_LABELLED_EPOCHS * N_l / (B_l * steps))
     )
-    return Settings.model_validate(
-        {
-            "network": "small_conv" if images else "mlp",
-            "augmentation": recipe,
-            "classifier_augmentation": "strong" if images else "same",
-            "inner_epochs": T,
-            "outer_iterations": 5,
-            "batch_size": B,
-            "labelled_batch_size": B_l,
-            "weight_lr": 0.1,
-            "posterior_lr": B / T,  # an effective step of 1
-            "inner_schedule": "triangular",
-            "langevin_temperature": 0.0,
-            "classifier_schedule": "triangular",
-            "classifier_epochs": max(2 * T, 8, math.ceil(4 * LEAST_STEPS / steps)),
-            "classifier_lr": 0.1,
-            "classifier_weight_decay": 1e-4,
-            **given,
-        }
-    )
+    settings = {
+        "network": "small_conv" if images else "mlp",
+        "augmentation": ("cifar10" if colour else "digits") if images else "none",
+        "classifier_augmentation": "strong" if images and not colour else "same",
+        "inner_epochs": T,
+        "outer_iterations": max(2, min(6, math.ceil(72 / T))),
+        "batch_size": B,
+        "labelled_batch_size": B_l,
+        "weight_lr": 0.1,
+        "posterior_lr": B / T,  # an effective step of 1
+        "inner_schedule": "triangular",
+        "initial_posterior": "uniform",
+        "langevin_temperature": 0.0,
+        "classifier_schedule": "triangular",
+        "classifier_epochs": max(8, T, math.ceil(4 * _LEAST_STEPS / steps)),
+        "classifier_lr": 0.1,
+        "classifier_weight_decay": 1e-4,
+    }
+    return Settings.model_validate({**settings, **given})
 
 
 def named_preset(name: str) -> Settings:

@@ -51,6 +51,11 @@ class Display:
         if not self._console.is_terminal:
             self._console.print(phase)
 
+    def say(self, sentence: str | None) -> None:
+        """Something that people should know now, if there is anything."""
+        if sentence is not None:
+            self._console.print(sentence)
+
     def advance(self, passes: int, line: str = "") -> None:
         """So many images went through a network; say what came of it, how fast, how long still."""
         self._done += passes

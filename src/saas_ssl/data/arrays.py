@@ -21,7 +21,9 @@ def find_npz(path: Path) -> Source:
         # Opened here: numpy leaves it open when it is broken.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {
-                name: archive[name] for name in ("x", "y", "classes", "ids") if name in archive
+                name: np.asarray(archive[name])  # bytes, where a zip file holds something else
+                for name in ("x", "y", "classes", "ids")
+                if name in archive
             }
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None

@@ -53,7 +53,8 @@ def decode_into_map(
     wish = (_VERSION, stamp, image_size, form and asdict(form))
     name = sha256(json.dumps(wish).encode()).hexdigest()[:32]
     record, pixels = cache / f"{name}.json", cache / f"{name}.pixels"
-    with suppress(OSError, ValueError, KeyError, TypeError):  # not there, or not whole
+    # Not there, or not whole:
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         facts = json.loads(record.read_text(encoding="utf-8"))
         bad = {int(row): str(reason) for row, reason in facts["bad"].items()}
         with pixels.open("rb") as file:

@@ -2,8 +2,8 @@
 
 import io
 import pickle
+import pickletools
 import tarfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ _SPLITS = {"train": tuple(f"data_batch_{n}" for n in range(1, 6)), "test": ("tes
 _ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz")
 _FOLDERS = ("cifar-10-batches-py", "cifar-10-batches-bin")
 _PIXELS = 3 * 32 * 32
+_PYTHON_2 = 2  # the newest protocol of pickles that it wrote
 
 
 def find_cifar10(place: Path, split: str = "train") -> Source:
@@ -41,7 +42,9 @@ def _batches(place: Path, wanted: tuple[str, ...]) -> list[tuple[str, bytes]]:
     names = {f"{stem}{suffix}" for stem in wanted for suffix in ("", ".bin")}
     archives = [place] if place.is_file() else [place / name for name in _ARCHIVES]
     for folder in (place, *(place / name for name in _FOLDERS)):
-        found = sorted(path for path in folder.glob("*_batch*") if path.name in names)
+        found = sorted(
+            path for path in folder.glob("*_batch*") if path.name in names and path.is_file()
+        )
         if found:
             return _one_version([(str(path), path.read_bytes()) for path in found], wanted, folder)
     for archive in archives:
@@ -73,7 +76,7 @@ def _members(archive: Path, names: set[str]) -> list[tuple[str, bytes]]:
                 if member.isfile() and name in names:
                     file = tar.extractfile(member)
                     found.append((f"{archive}/{name}", file.read() if file else b""))
-    except (tarfile.TarError, OSError, EOFError, zlib.error):
+    except Exception:  # a broken file makes its readers raise anything
         raise ValueError(f"{archive} is not a tar archive, or a broken one") from None
     return sorted(found)
 
@@ -100,6 +103,7 @@ def _parse_binary(name: str, data: bytes) -> tuple[NDArray[np.uint8], NDArray[np
 
 def _parse_python(name: str, data: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
+        _check_opcodes(data)
         batch = _PlainUnpickler(io.BytesIO(data), encoding="bytes").load()
         array, labels = batch[b"data"], batch[b"labels"]
         _version, (n, width), kind, in_columns, pixels = array.state
@@ -113,6 +117,13 @@ def _parse_python(name: str, data: bytes) -> tuple[NDArray[np.uint8], NDArray[np
         return np.frombuffer(pixels, np.uint8).reshape(n, width), np.array(labels, np.int64)
     except Exception:  # pickle raises anything on broken data
         raise ValueError(f"{name} is not a batch of CIFAR-10's python version") from None
+
+
+def _check_opcodes(data: bytes) -> None:
+    """Refuse what Python 2 did not write: some newer opcodes take any memory they ask for."""
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.proto > _PYTHON_2 or ("PUT" in opcode.name and int(argument or 0) > len(data)):
+            raise pickle.UnpicklingError(f"unexpected {opcode.name}")
 
 
 class _Stated:

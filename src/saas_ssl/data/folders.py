@@ -10,6 +10,7 @@ from saas_ssl.data.source import (
     class_names,
     in_chunks,
     same_text,
+    shown,
     some,
     stamp_of,
 )
@@ -29,7 +30,7 @@ def find_folder(folder: Path, labels: Path | None = None) -> Source:
         reason = _why_no_row(file, id_)
         if reason is None:
             ids.append(id_)
-        elif labels is None or not file.samefile(labels):
+        elif labels is None or not (file.exists() and file.samefile(labels)):
             skipped.append(Skipped(id_, reason))
     if not ids:
         raise ValueError(f"there are no images below {folder} (known are {', '.join(EXTENSIONS)})")
@@ -44,11 +45,11 @@ def find_paths(table: Table) -> Source:
     """A CSV file with the columns `path` (relative to its own folder) and `label`."""
     labels = _read_labels(table, required=("path",))
     files = [table.path.parent / id_ for id_ in labels]
-    missing = [id_ for id_, file in zip(labels, files, strict=True) if not file.is_file()]
+    missing = [id_ for id_, file in zip(labels, files, strict=True) if not os.path.isfile(file)]
     if missing:
         raise ValueError(
             f"{table.path} names files that do not exist: "
-            f"{some([f'line {labels[id_][1]} ({id_})' for id_ in missing])}"
+            f"{some([f'line {labels[id_][1]} ({shown(id_)})' for id_ in missing])}"
         )
     given = [label for label, _ in labels.values()]
     return Source(list(labels), given, class_names(given), in_chunks(files), stamp_of(files))
@@ -101,7 +102,7 @@ def _file_labels(
     for name, (label, line) in labels.items():
         id_ = known.get(same_text(_relative(name, folder)))
         if id_ is None:
-            unknown.append(f"line {line} ({name})")
+            unknown.append(f"line {line} ({shown(name)})")
         else:
             _enter(given, id_, label, line, path)
     if unknown:
@@ -146,6 +147,6 @@ def _enter(
     earlier, earlier_line = labels.setdefault(id_, (label, line))
     if earlier != label:
         raise ValueError(
-            f"{path}: {id_} is labelled {earlier or 'unlabelled'!r} in line {earlier_line} "
+            f"{path}: {shown(id_)} is labelled {earlier or 'unlabelled'!r} in line {earlier_line} "
             f"but {label or 'unlabelled'!r} in line {line}"
         )

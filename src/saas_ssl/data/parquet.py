@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,30 @@ _LABEL, _ID = "label", "id"
 def find_parquet(files: Sequence[Path]) -> Source:
     """Columns `image` (bytes, or a struct that holds them) or features, and `label`."""
     try:
-        import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
         raise ValueError("reading parquet needs pyarrow: pip install 'saas-ssl[parquet]'") from None
-    try:
+    with _in_one_sentence(files):
         schemas = [parquet.read_schema(file) for file in files]
         for file, schema in zip(files, schemas, strict=True):
             if schema.names != schemas[0].names:
                 raise ValueError(f"{file} has other columns than {files[0]}")
         return _find(files, schemas[0])
+
+
+@contextmanager
+def _in_one_sentence(files: Sequence[Path]) -> Iterator[None]:
+    """Broken files are found when they are opened, or only when their images are read."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
     except FileNotFoundError as error:
         raise ValueError(f"{error.filename} does not exist") from None
-    except (pa.ArrowException, OSError) as error:
+    except (ArrowException, OSError, UnicodeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{some([str(file) for file in files], 1)}: {reason}") from None
+        names = some([str(file) for file in files], 1)
+        raise ValueError(f"{names} cannot be read as parquet: {reason}") from None
 
 
 def _find(files: Sequence[Path], schema: Any) -> Source:
@@ -45,13 +55,15 @@ def _find(files: Sequence[Path], schema: Any) -> Source:
     present = class_names(labels)
     classes = [name for name in names if name in present] if names else present
     if image is not None:
+        nested = types.is_struct(schema.field(image).type)
+        _check_bytes(files[0], schema.field(image))
         rows = sum(parquet.ParquetFile(file).metadata.num_rows for file in files)
         ids = _ids(files, schema, image, rows)
         return Source(
             ids,
             labels or [None] * rows,
             classes,
-            lambda: _images(files, image, types.is_struct(schema.field(image).type)),
+            lambda: _images(files, image, nested),
             stamp_of(files),
         )
     numeric = [
@@ -77,16 +89,38 @@ def _labels(files: Sequence[Path], schema: Any) -> list[str | None]:
     """Names of the labels; null, -1 and empty text mean unlabelled."""
     if _LABEL not in schema.names:
         return []
-    names, values = _class_names(schema), _column(files, _LABEL)
-    if not names:
-        return [None if value in (None, -1, "") else str(value) for value in values]
-    outside = [v for v in values if isinstance(v, int) and not -1 <= v < len(names)]
+    names, values = _class_names(schema), [_plain(value) for value in _column(files, _LABEL)]
+    outside = [v for v in values if names and isinstance(v, int) and not -1 <= v < len(names)]
     if outside:
         raise ValueError(f"{files[0]} has the label {outside[0]} but only {len(names)} class names")
     return [
-        (names[value] if value >= 0 else None) if isinstance(value, int) else value or None
+        None
+        if value in (None, -1, "")
+        else names[value]
+        if names and isinstance(value, int)
+        else str(value)
         for value in values
     ]
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers for floating-point ones: a table with missing labels often holds these."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else int(value) if value.is_integer() else value
+    return value.strip() if isinstance(value, str) else value
+
+
+def _check_bytes(file: Path, field: Any) -> None:
+    """An image column must hold the images themselves."""
+    from pyarrow import types
+
+    kinds = [field.type]
+    if types.is_struct(field.type):
+        kinds = [part.type for part in field.type if part.name == "bytes"]
+    if not any("binary" in str(kind) for kind in kinds):
+        raise ValueError(
+            f"{file}: the column {field.name} must hold the bytes of images, but it is {field.type}"
+        )
 
 
 def _class_names(schema: Any) -> list[str]:
@@ -129,7 +163,7 @@ def _images(files: Sequence[Path], column: str, nested: bool) -> Iterator[Sequen
     from pyarrow import parquet
 
     for file in files:
-        with parquet.ParquetFile(file) as opened:
+        with _in_one_sentence([file]), parquet.ParquetFile(file) as opened:
             for batch in opened.iter_batches(
                 CHUNK, columns=[f"{column}.bytes" if nested else column]
             ):

@@ -66,7 +66,7 @@ def find(spec: str, labels: Path | None = None) -> Source:
     path = Path(spec)
     if labels is not None and not path.is_dir():
         raise ValueError(f"a file of labels belongs to a folder of images, but {spec} is none")
-    if kind == "digits":
+    if kind == "digits" and labels is None:
         return find_digits(rest)
     if colon and kind in _ARCHIVES:
         place, colon, split = rest.rpartition(":")

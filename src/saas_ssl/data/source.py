@@ -67,6 +67,12 @@ def some(things: Sequence[str], most: int = 5) -> str:
     return ", ".join(things[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def shown(name: str) -> str:
+    """A name from a file as part of a sentence: one line, and not too long."""
+    line = " ".join(name.split())
+    return line if len(line) <= 200 else f"{line[:200]}..."
+
+
 def same_text(name: str) -> str:
     """One form for names that look the same: macOS splits accents from their letters."""
     return unicodedata.normalize("NFC", name)

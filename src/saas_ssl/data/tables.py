@@ -25,6 +25,8 @@ class Table:
     def column(self, name: str) -> int | None:
         """Where a column is, whatever the case of its name."""
         names = [column.casefold() for column in self.columns]
+        if names.count(name) > 1:
+            raise ValueError(f"{self.path} has more than one column {name!r}")
         return names.index(name) if name in names else None
 
 

@@ -1,0 +1,94 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saas_ssl.summary import inner_loop_too_short, summary
+
+
+def record(**results: Any) -> dict[str, Any]:
+    return {
+        "config": {"inner_epochs": 4},
+        "data": {
+            "labelled": 90,
+            "validation": 10,
+            "unlabelled": 12_345,
+            "classes": ["a", "b"],
+            "skipped": 0,
+        },
+        "results": {
+            "supervised": {"validation_error": 0.30, "test_error": None},
+            "saas": {"validation_error": 0.20, "test_error": None, "unlabelled_error": None},
+            "inner": {"error": 0.1, "supervised_error": 0.1, "rows": 100},
+            "validation": {"rows": 200, "mended": 24, "broken": 4},
+            "accepted": 12_000,
+            "review": 345,
+            **results,
+        },
+    }
+
+
+def told(**results: Any) -> str:
+    return "\n".join(summary(record(**results), Path("runs/x")))
+
+
+def test_counts_and_the_next_command() -> None:
+    text = told()
+    assert "12,345 rows were labelled from 100 given labels of 2 classes." in text
+    assert "345 are marked for review" in text
+    assert "could not be used" not in text
+    assert "saas predict runs/x NEW --out new.csv" in text
+
+
+@pytest.mark.parametrize(
+    ("mended", "broken", "saas_error", "verdict"),
+    [
+        (
+            24,
+            4,
+            0.20,
+            "The unlabelled rows helped: on 200 validation rows the error went from 30.0%",
+        ),
+        (4, 24, 0.40, "The unlabelled rows did harm"),
+        (7, 5, 0.29, "No clear effect of the unlabelled rows"),
+        (0, 0, 0.30, "No clear effect of the unlabelled rows"),
+    ],
+)
+def test_whether_it_helped_is_judged_against_the_noise(
+    mended: int, broken: int, saas_error: float, verdict: str
+) -> None:
+    saas = {"validation_error": saas_error, "test_error": None, "unlabelled_error": None}
+    text = told(validation={"rows": 200, "mended": mended, "broken": broken}, saas=saas)
+    assert verdict in text
+
+
+def test_without_validation_it_says_so() -> None:
+    assert "cannot be said: with fewer than 20 labels in some class" in told(validation=None)
+
+
+def test_known_errors_are_told() -> None:
+    saas = {"validation_error": None, "test_error": 0.0123, "unlabelled_error": 0.0456}
+    text = told(saas=saas, supervised={"test_error": 0.08}, validation=None)
+    assert "Error on the unlabelled rows: 4.56%." in text
+    assert "Test error: 1.23%; supervised baseline 8.00%." in text
+
+
+@pytest.mark.parametrize(
+    ("error", "supervised", "rows", "short"),
+    [
+        (0.45, 0.31, 400, True),
+        (0.35, 0.31, 400, False),  # within five points
+        (0.45, 0.31, 40, False),  # within the noise of so few rows
+        (0.10, 0.00, 100, True),
+        (None, 0.31, 400, False),  # no outer iteration at all
+    ],
+)
+def test_a_short_inner_loop_is_noticed(
+    error: float | None, supervised: float, rows: int, short: bool
+) -> None:
+    inner = {"error": error, "supervised_error": supervised, "rows": rows}
+    sentence = inner_loop_too_short(inner, 4)
+    assert (sentence is not None) == short
+    if short:
+        assert "--inner-epochs 8 or more" in str(sentence)
+        assert str(sentence) in told(inner=inner)
