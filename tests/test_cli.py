@@ -28,8 +28,7 @@ def saas(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """One real run of the command in the README."""
     folder = tmp_path_factory.mktemp("demo")
-    (command,) = re.findall(r"^\$ saas (.+)$", README.read_text(), flags=re.MULTILINE)
-    assert command == "demo --seed 1 --out runs/digits"
+    (command,) = re.findall(r"^\$ saas (demo .+)$", README.read_text(), flags=re.MULTILINE)
     done = saas(*command.split(), cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -45,8 +44,9 @@ def test_demo_tells_its_progress_and_results(finished: tuple[Path, str]) -> None
             assert word in line
     for phase in ("supervised baseline", "phase one: labels", "phase two: classifier"):
         assert phase in text.splitlines()
-    for row in ("supervised baseline, test", "SaaS, unlabelled set", "SaaS, test"):
-        assert row in text
+    assert "1,297 rows were labelled from 50 given labels of 10 classes." in text
+    assert "Error on the unlabelled rows: " in text
+    assert "Test error: " in text
     assert "runs/digits/labels.csv" in text
 
 
@@ -54,7 +54,14 @@ def test_demo_writes_its_run_and_beats_the_baseline(finished: tuple[Path, str]) 
     folder, _ = finished
     assert [path.name for path in folder.iterdir()] == ["runs"]
     names = sorted(path.name for path in (folder / "runs" / "digits").iterdir())
-    assert names == ["labels.csv", "metrics.jsonl", "run.json"]
+    assert names == [
+        "labels.csv",
+        "metrics.jsonl",
+        "model.json",
+        "model.safetensors",
+        "posterior.safetensors",
+        "run.json",
+    ]
     record = json.loads((folder / "runs" / "digits" / "run.json").read_text())
     assert (record["data"]["labelled"], record["data"]["unlabelled"]) == (50, 1297)
     assert record["data"]["test"] == 450

@@ -69,6 +69,16 @@ def test_paper_map_lists_every_symbol_with_its_public_name() -> None:
             assert symbol in symbols_of[public]
 
 
+def test_every_setting_is_in_the_document_of_the_command_line() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for name, field in Settings.model_fields.items():
+        extra = field.json_schema_extra
+        symbol = f"`{extra['symbol']}`" if isinstance(extra, dict) else ""
+        assert f"| `{name}` | {symbol} | {field.description} |" in text
+    for name in PRESETS:
+        assert f"`{name}`" in text
+
+
 def test_margin_numbers_of_the_algorithm_are_complete() -> None:
     source = (ROOT / "src" / "saas_ssl" / "algorithm.py").read_text()
     numbers = {

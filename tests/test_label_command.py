@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,7 +19,7 @@ from safetensors.numpy import load_file
 
 from photos import CLASSES, write_photos
 from saas_ssl import load
-from test_cli import SAAS, saas
+from test_cli import README, SAAS, saas
 
 QUICK = ["--inner-epochs", "4", "--outer-iterations", "2", "--set", "classifier_epochs=4"]
 QUICK += ["--set", "width=4", "--augmentation", "translate"]
@@ -245,6 +246,24 @@ def wrong(finished: Run) -> Path:
         shutil.copytree(photos / "red", folder / "other" / kept)
     (folder / "x.csv").write_text("x0,x1\n1,2\n")
     return folder
+
+
+def test_the_commands_of_the_readme(tmp_path: Path) -> None:
+    truth = write_photos(tmp_path / "photos", n=90, labelled=0)
+    write_photos(tmp_path / "new_photos", n=9, labelled=0, seed=5)
+    table = ["path,label", *(f"{id_},{truth[id_]}" for id_ in sorted(truth)[:30])]
+    (tmp_path / "labels.csv").write_text("\n".join(table))
+    commands = re.findall(
+        r"^\$ saas ((?:label|predict) .+)$", README.read_text(), flags=re.MULTILINE
+    )
+    assert len(commands) == 2
+    for command in commands:
+        quick = [*QUICK, "--set", "width=2"] if command.startswith("label") else []
+        done = saas(*command.split(), *quick, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+    rows = rows_of(tmp_path / "runs" / "photos" / "labels.csv")
+    assert [row["source"] for row in rows] == ["given"] * 30 + ["inferred"] * 60
+    assert len(rows_of(tmp_path / "new.csv")) == 9
 
 
 def test_data_must_be_named(tmp_path: Path) -> None:

@@ -1,16 +1,28 @@
 """One image of any kind -> uint8 pixels of a given form. Imports no torch: workers start fast."""
 
 import io
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    UnidentifiedImageError,
+    WebPImagePlugin,
+)
 
 Pixels = NDArray[np.uint8]
 Encoded = Path | bytes | Image.Image | NDArray[Any]
@@ -30,7 +42,18 @@ EXTENSIONS = (
     ".gif",
 )
 # Nothing else is tried: some of Pillow's readers start other programs.
-_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
+# Importing these readers by name also spares each worker the import of all the others.
+_FORMATS = tuple(
+    reader.format
+    for reader in (
+        JpegImagePlugin.JpegImageFile,
+        PngImagePlugin.PngImageFile,
+        WebPImagePlugin.WebPImageFile,
+        BmpImagePlugin.BmpImageFile,
+        TiffImagePlugin.TiffImageFile,
+        GifImagePlugin.GifImageFile,
+    )
+)
 _GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _DEEP = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _WHITES = (255, 1023, 4095, 16383, 65535)  # cameras of 10, 12 and 14 bits write files of 16
@@ -107,19 +130,20 @@ class Decoded:
 
 def decode_chunk(images: Sequence[Encoded], form: Form) -> Decoded:
     """Decode what can be decoded, and say why the rest cannot."""
-    pixels = np.empty((len(images), form.channels, form.height, form.width), np.uint8)
-    bad, seen, n = dict[int, str](), Seen(), 0
-    for place, source in enumerate(images):
-        try:
-            with _only_bombs_noticed():
+    pixels = np.empty((len(images), form.height, form.width, form.channels), np.uint8)
+    bad, kinds, n = dict[int, str](), set[Seen](), 0
+    with _only_bombs_noticed():
+        for place, source in enumerate(images):
+            try:
                 image, one = _upright(source, form)
                 pixels[n] = _pixels(image, form)
-        except Exception as error:  # decoders of broken files raise anything
-            bad[place] = _reason(error)
-        else:
-            seen |= one
-            n += 1
-    return Decoded(pixels[:n], bad, seen)
+            except Exception as error:  # decoders of broken files raise anything
+                bad[place] = _reason(error)
+            else:
+                kinds.add(one)
+                n += 1
+    channels_first = np.ascontiguousarray(pixels[:n].transpose(0, 3, 1, 2))
+    return Decoded(channels_first, bad, reduce(or_, kinds, Seen()))
 
 
 def look(images: Sequence[Encoded]) -> Seen:
@@ -135,8 +159,8 @@ def _upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
     """Open and load one image, turned as its EXIF data say, and what it is."""
     image = _open(source)
     width, height = image.size
-    if form is not None:  # JPEG files decode at a half, a quarter or an eighth for much less
-        side = 2 * max(form.height, form.width)
+    side = 2 * max(form.height, form.width) if form is not None else min(width, height)
+    if min(width, height) >= 2 * side:  # JPEG files decode at a half or less for much less
         image.draft(None, (side, side))  # None: keep the mode
     image.load()  # this turns TIFF files, and removes their orientation
     try:
@@ -160,9 +184,10 @@ def _open(source: Encoded) -> Image.Image:
     if isinstance(source, np.ndarray):
         return Image.fromarray(source)
     if isinstance(source, Path):
-        if source.stat().st_size > _LARGEST_FILE:
-            raise BadImageError("the file is larger than 512 MB")
-        source = source.read_bytes()
+        with open(source, "rb") as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
+                raise BadImageError("the file is larger than 512 MB")
+            source = file.read()
     if not source:
         raise BadImageError("the file is empty")
     return Image.open(io.BytesIO(source), formats=_FORMATS)
@@ -190,8 +215,7 @@ def _pixels(image: Image.Image, form: Form) -> Pixels:
             (across, down, width - across, height - down),
             reducing_gap=2.0,
         )
-    pixels = np.asarray(image)
-    return pixels[None] if form.channels == 1 else pixels.transpose(2, 0, 1)
+    return np.asarray(image).reshape(form.height, form.width, form.channels)
 
 
 def _convert(image: Image.Image, form: Form) -> Image.Image:
@@ -206,7 +230,8 @@ def _convert(image: Image.Image, form: Form) -> Image.Image:
         image = image.convert("RGBA")
         white_sheet = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white_sheet, image)
-    return image.convert("L" if form.channels == 1 else "RGB")
+    mode = "L" if form.channels == 1 else "RGB"
+    return image if image.mode == mode else image.convert(mode)
 
 
 def _values(image: Image.Image) -> NDArray[np.float32]:

@@ -4,6 +4,7 @@ import io
 import pickle
 import pickletools
 import tarfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,10 @@ def _parse_binary(name: str, data: bytes) -> tuple[NDArray[np.uint8], NDArray[np
 
 def _parse_python(name: str, data: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
-        _check_opcodes(data)
-        batch = _PlainUnpickler(io.BytesIO(data), encoding="bytes").load()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd escapes in strings
+            _check_opcodes(data)
+            batch = _PlainUnpickler(io.BytesIO(data), encoding="bytes").load()
         array, labels = batch[b"data"], batch[b"labels"]
         _version, (n, width), kind, in_columns, pixels = array.state
         if (

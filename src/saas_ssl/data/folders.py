@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from saas_ssl.data.source import (
     Skipped,
@@ -25,12 +25,11 @@ def find_folder(folder: Path, labels: Path | None = None) -> Source:
     if labels is not None and not labels.is_file():
         raise ValueError(f"{labels} does not exist, or is not a file")
     ids, skipped = list[str](), list[Skipped]()
-    for file in _files_below(folder):
-        id_ = file.relative_to(folder).as_posix()
-        reason = _why_no_row(file, id_)
+    for id_ in _files_below(folder):
+        reason = _why_no_row(folder, id_)
         if reason is None:
             ids.append(id_)
-        elif labels is None or not (file.exists() and file.samefile(labels)):
+        elif labels is None or not _same_file(folder / id_, labels):
             skipped.append(Skipped(id_, reason))
     if not ids:
         raise ValueError(f"there are no images below {folder} (known are {', '.join(EXTENSIONS)})")
@@ -55,8 +54,11 @@ def find_paths(table: Table) -> Source:
     return Source(list(labels), given, class_names(given), in_chunks(files), stamp_of(files))
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Every file that is not hidden, in order; links to folders are followed, but never twice."""
+def _files_below(folder: Path) -> Iterator[str]:
+    """Every file that is not hidden, by its path from the folder, in order.
+
+    Links to folders are followed, but never twice.
+    """
     seen = set[str]()
     for place, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
@@ -65,15 +67,19 @@ def _files_below(folder: Path) -> Iterator[Path]:
             continue
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith("."):
-                yield Path(place, name)
+        inside = Path(place).relative_to(folder).as_posix()
+        before = "" if inside == "." else f"{inside}/"
+        yield from (before + name for name in sorted(files) if not name.startswith("."))
 
 
-def _why_no_row(file: Path, id_: str) -> str | None:
-    if file.suffix.lower() not in EXTENSIONS:
+def _same_file(file: Path, other: Path) -> bool:
+    return file.exists() and file.samefile(other)
+
+
+def _why_no_row(folder: Path, id_: str) -> str | None:
+    if not id_.lower().endswith(EXTENSIONS):
         return "not an image of a known kind, by its name"
-    if not file.is_file():
+    if not os.path.isfile(os.path.join(folder, id_)):
         return "not a file that can be opened"
     try:
         id_.encode()
@@ -84,7 +90,7 @@ def _why_no_row(file: Path, id_: str) -> str | None:
 
 def _folder_labels(ids: Sequence[str]) -> list[str | None]:
     """The first folder of each path; none at the top and in `unlabeled` or `unlabelled`."""
-    parts = [PurePath(id_).parts for id_ in ids]
+    parts = [id_.split("/") for id_ in ids]
     return [
         part[0] if len(part) > 1 and part[0].casefold() not in UNLABELLED_FOLDERS else None
         for part in parts

@@ -1,5 +1,6 @@
 """read(spec): data of any kind -> one PartiallyLabelled value."""
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -64,14 +65,14 @@ def find(spec: str, labels: Path | None = None) -> Source:
     """The rows that a spec names, and their labels; nothing is decoded yet."""
     kind, colon, rest = spec.partition(":")
     path = Path(spec)
-    if labels is not None and not path.is_dir():
+    if labels is not None and not os.path.isdir(path):
         raise ValueError(f"a file of labels belongs to a folder of images, but {spec} is none")
     if kind == "digits" and labels is None:
         return find_digits(rest)
     if colon and kind in _ARCHIVES:
         place, colon, split = rest.rpartition(":")
         return _ARCHIVES[kind](Path(place), split) if colon else _ARCHIVES[kind](Path(rest))
-    if path.is_dir():
+    if os.path.isdir(path):  # Path.is_dir raises for names that are too long
         tables = sorted(path.glob("*.parquet"))
         if tables and labels is None:
             return find_parquet(_one_split(tables, path))
@@ -80,7 +81,7 @@ def find(spec: str, labels: Path | None = None) -> Source:
         tables = sorted(path.parent.glob(path.name))
         if tables:
             return find_parquet(tables)
-    if not path.exists():
+    if not os.path.exists(path):
         raise ValueError(f"{spec} does not exist")
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
         return find_csv(path)
@@ -113,6 +114,11 @@ def read_source(
             source.rows, form, image_size, workers, progress, cache, source.stamp
         )
         x, form, bad = images.x, images.form, images.bad
+        if len(x) + len(bad) != len(source.ids):
+            raise ValueError(
+                f"there are {len(source.ids)} rows but {len(x) + len(bad)} images: "
+                "a broken file, or one that changed while it was read"
+            )
         if len(x) == 0:
             reason = Counter(bad.values()).most_common(1)[0][0]
             raise ValueError(f"none of the {len(bad)} images can be used: {reason}")

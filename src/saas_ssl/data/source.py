@@ -1,6 +1,7 @@
 """What a spec names: rows found, their labels known, their images not yet decoded."""
 
 import hashlib
+import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ class Source:
     stamp: str = ""  # of images to decode: changes when their files do
     skipped: Sequence[Skipped] = ()  # what was found but is no row
 
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.labels):  # of a broken file
+            raise ValueError(f"there are {len(self.ids)} rows but {len(self.labels)} labels")
+
 
 def class_names(labels: Iterable[str | None]) -> list[str]:
     """The distinct labels in order, numbers by their value."""
@@ -50,13 +55,13 @@ def in_chunks(images: Sequence[Encoded]) -> Chunks:
 
 def stamp_of(files: Iterable[Path]) -> str:
     """Where files are, how large they are and when they were written last."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(os.fsencode(os.getcwd()))  # paths may be relative to it
     for file in files:
         try:
-            stat = file.stat()
-            facts = (str(file.absolute()), stat.st_size, stat.st_mtime_ns)
+            stat = os.stat(file)
+            facts = (str(file), stat.st_size, stat.st_mtime_ns)
         except OSError as error:  # decoding will say so; here it only has to be told apart
-            facts = (str(file.absolute()), -1, error.errno or 0)
+            facts = (str(file), -1, error.errno or 0)
         digest.update(repr(facts).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
