@@ -134,7 +134,7 @@ def test_predict_labels_new_photos(finished: Run, tmp_path: Path) -> None:
     run = str(finished.folder / "runs" / "a")
     done = saas("predict", run, "new", "--out", "new.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "60 rows labelled, 1 files skipped: see new.skipped.csv" in done.stdout
+    assert "60 rows labelled, 1 file skipped: see new.skipped.csv" in done.stdout
     rows = rows_of(tmp_path / "new.csv")
     assert [row["id"] for row in rows] == sorted(truth)
     assert sum(row["label"] == truth[row["id"]] for row in rows) > 0.95 * len(rows)

@@ -104,7 +104,7 @@ def test_a_label_of_an_image_that_is_skipped_is_no_mistake(folder: Path) -> None
     write(folder / "broken.png", b"")
     write(folder / "film.avi", b"")
     text = "path,label\na.png,cat\nb.png,dog\nbroken.png,cat\nfilm.avi,dog\n"
-    with pytest.warns(UserWarning, match="2 files were skipped"):
+    with pytest.warns(UserWarning, match="2 files skipped"):
         data = read(folder, _write(folder, text))
     assert data.ids == ["a.png", "b.png", "one, two.png", "sub/c.png"]
     assert data.y.tolist() == [0, 1, -1, -1]

@@ -21,7 +21,14 @@ from pyarrow import parquet
 from scipy.io import savemat
 from torch import Tensor
 
-from saas_ssl.data import PartiallyLabelled, keep_labels, read, read_digits, split_validation
+from saas_ssl.data import (
+    PartiallyLabelled,
+    hold_out,
+    keep_labels,
+    read,
+    read_digits,
+    split_validation,
+)
 from saas_ssl.data.partially_labelled import SET_ASIDE, UNLABELLED
 from saas_ssl.data.reading import find, read_source
 from saas_ssl.data.source import Skipped, Source, in_chunks
@@ -135,14 +142,15 @@ def test_a_name_that_is_not_utf8_is_skipped(tmp_path: Path) -> None:
         assert len(read(tmp_path).ids) == 2
 
 
-def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
+def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     elsewhere = write_plain(tmp_path / "elsewhere", {"1.png": 1, "2.png": 2})
     folder = write_plain(tmp_path / "images", {"dog/3.png": 3})
     (folder / "cat").symlink_to(elsewhere)
     (folder / "dog" / "loop").symlink_to(folder)
     (elsewhere / "loop").symlink_to(elsewhere)
     (folder / "zebra").symlink_to(elsewhere)  # the same files under another name
-    assert find(str(folder)).ids == ["cat/1.png", "cat/2.png", "dog/3.png"]
+    ids = ["cat/1.png", "cat/2.png", "dog/3.png", "zebra/1.png", "zebra/2.png"]
+    assert find(str(folder)).ids == ids
 
 
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
@@ -436,7 +444,7 @@ def test_parquet_rows_are_called_by_their_paths_where_these_differ(tmp_path: Pat
 def test_a_null_image_is_skipped(tmp_path: Path) -> None:
     images = [encoded(plain(10)), None, encoded(plain(30))]
     path = write_hugging_face(tmp_path / "a.parquet", images, [0, 1, 1], ["a", "b"])
-    with pytest.warns(UserWarning, match="1 files were skipped; the first is 1: the file is empty"):
+    with pytest.warns(UserWarning, match="1 file skipped; the first is 1: the file is empty"):
         data = read(path)
     assert data.ids == ["0", "2"]
     assert names(data) == ["a", "b"]
@@ -936,7 +944,7 @@ def test_a_new_file_and_another_size_are_decoded(images: Path, tmp_path: Path) -
 def test_what_was_skipped_is_cached_too(images: Path, tmp_path: Path) -> None:
     write(images / "a" / "1.png", b"")
     for _ in range(2):
-        with pytest.warns(UserWarning, match=r"1 files .* a/1.png: the file is empty"):
+        with pytest.warns(UserWarning, match=r"1 file .* a/1.png: the file is empty"):
             data = read(images, cache=tmp_path / "cache")
         assert (data.ids, values(data)) == (["a/2.png", "b/3.png"], [20, 30])
 
@@ -1077,13 +1085,30 @@ def test_all_other_rows_may_be_asked_for_but_no_more() -> None:
         assert f"cannot use {wrong} unlabelled rows: there are 1747 besides the 50" in message
 
 
-def test_rows_set_aside_stay_aside() -> None:
+def test_rows_set_aside_have_no_label_to_hide() -> None:
     digits = read_digits(8)
     training, validation = split_validation(digits, 0.2, generator_at(0, "validation"))
     assert validation is not None
     aside = training.y == SET_ASIDE
     assert (aside == (validation.y >= 0)).all()
-    for unlabelled in (None, 100):
-        kept = keep_labels(training, 20, generator_at(0, "keep"), unlabelled)
-        assert (kept.y[aside] == SET_ASIDE).all()
-    assert (len(kept.labelled_rows), len(kept.unlabelled_rows)) == (20, 100)
+    for split in (keep_labels, hold_out):
+        with pytest.raises(ValueError, match="fully labelled data, but 359 rows have no label"):
+            split(training, 20, generator_at(0, "keep"))
+
+
+def test_ids_must_tell_rows_apart(tmp_path: Path) -> None:
+    write(tmp_path / "f.csv", b"id,label,x\na,cat,1\nb,dog,2\na,,3\n")
+    message = refusal(lambda: read(tmp_path / "f.csv"))
+    assert message == "these ids belong to more than one row: a"
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_the_row_numbers_of_pandas_are_no_feature(name: str, tmp_path: Path) -> None:
+    text = f"{name},label,x\n0,cat,1\n1,dog,2\n2,,3\n"
+    write(tmp_path / "f.csv", text.encode())
+    assert read(tmp_path / "f.csv").x.tolist() == [[1.0], [2.0], [3.0]]
+
+
+def test_labels_of_one_column_are_labels(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", x=np.ones((3, 2)), y=np.array([[0], [1], [-1]]))
+    assert read(tmp_path / "f.npz").y.tolist() == [0, 1, -1]

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from saas_ssl.data.reading import find
-from saas_ssl.data.source import Skipped, Source
+from saas_ssl.data.source import Skipped, Source, counted
 from saas_ssl.labels import LabelRow, inferred_rows, rounded, write_rows
 from saas_ssl.model import Model, load
 from saas_ssl.progress import counting
@@ -30,9 +30,8 @@ def predict_into(run: str, data: str, out: str, overwrite: bool, console: Consol
         write_table(out, label_stream(model, source, skipped, progress), skipped)
     n = len(source.ids) + len(source.skipped) - len(skipped)
     where = "" if out == STDOUT else f": see {skipped_beside(Path(out))}"
-    console.print(
-        f"{n:,} rows labelled" + (f", {len(skipped):,} files skipped{where}" if skipped else "")
-    )
+    more = f", {counted(len(skipped), 'file')} skipped{where}" if skipped else ""
+    console.print(f"{counted(n, 'row')} labelled{more}")
 
 
 def skipped_beside(out: Path) -> Path:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from saas_ssl.data.source import counted
+
 
 def summary(record: Mapping[str, Any], out: Path) -> list[str]:
     """What was done, what to check, whether the unlabelled rows helped, and what to do next.
@@ -20,7 +22,8 @@ def summary(record: Mapping[str, Any], out: Path) -> list[str]:
         f"usually too high); {results['review']:,} are marked for review.",
     ]
     if data["skipped"]:
-        lines.append(f"{data['skipped']:,} files could not be used: see {out}/skipped.csv.")
+        files = counted(data["skipped"], "file")
+        lines.append(f"{files} could not be used: see {out}/skipped.csv.")
     lines += [_did_it_help(results), *_known_errors(results)]
     short = inner_loop_too_short(results["inner"], record["config"]["inner_epochs"])
     if short is not None:

@@ -83,6 +83,7 @@ def as_labels(
     """Names of the labels; -1, NaN and empty text mean unlabelled."""
     if y is None:
         return [None] * n
+    y = y.squeeze(1) if y.shape == (n, 1) else y
     if y.shape != (n,):
         raise ValueError(f"y must have one label for each of the {n} rows, not shape {y.shape}")
     if y.dtype.kind in "US":

@@ -10,6 +10,7 @@ from saas_ssl.data.source import Source, class_names
 from saas_ssl.data.tables import Table, opened_table
 
 _NOT_FEATURES = ("label", "id")
+_ROW_NUMBERS = ("", "unnamed: 0")  # what pandas calls the column of its index
 
 
 def find_csv(path: Path) -> Source:
@@ -20,7 +21,11 @@ def find_csv(path: Path) -> Source:
 
 def _find_features(table: Table) -> Source:
     label_at, id_at = (table.column(name) for name in _NOT_FEATURES)
-    features = [at for at in range(len(table.columns)) if at not in (label_at, id_at)]
+    features = [
+        at
+        for at, name in enumerate(table.columns)
+        if at not in (label_at, id_at) and name.casefold() not in _ROW_NUMBERS
+    ]
     if not features:
         raise ValueError(f"{table.path} has neither a column path nor columns of numbers")
     numbers, labels, ids = array("f"), list[str | None](), list[str]()

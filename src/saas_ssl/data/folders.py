@@ -57,15 +57,19 @@ def find_paths(table: Table) -> Source:
 def _files_below(folder: Path) -> Iterator[str]:
     """Every file that is not hidden, by its path from the folder, in order.
 
-    Links to folders are followed, but never twice.
+    Links to folders are followed, but not to a folder that they are in.
     """
-    seen = set[str]()
-    for place, folders, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
-        if real in seen:
+
+    def refuse(error: OSError) -> None:
+        raise ValueError(f"{error.filename} cannot be read: {error.strerror}")
+
+    above = dict[str, frozenset[str]]()  # the real paths of a folder and of those above it
+    for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        real, outer = os.path.realpath(place), above.get(os.path.dirname(place), frozenset())
+        if real in outer:
             folders.clear()
             continue
-        seen.add(real)
+        above[place] = outer | {real}
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         inside = Path(place).relative_to(folder).as_posix()
         before = "" if inside == "." else f"{inside}/"

@@ -15,6 +15,7 @@ from saas_ssl.images import Encoded
 
 _IMAGE_COLUMNS = ("image", "img")
 _LABEL, _ID = "label", "id"
+_ROW_NUMBERS = "__index_level_0__"  # what pandas calls the column of its index
 
 
 def find_parquet(files: Sequence[Path]) -> Source:
@@ -69,7 +70,7 @@ def _find(files: Sequence[Path], schema: Any) -> Source:
     numeric = [
         field.name
         for field in schema
-        if field.name not in (_LABEL, _ID)
+        if field.name not in (_LABEL, _ID, _ROW_NUMBERS)
         and (types.is_integer(field.type) or types.is_floating(field.type))
     ]
     if not numeric:

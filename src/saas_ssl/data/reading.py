@@ -19,7 +19,7 @@ from saas_ssl.data.folders import find_folder
 from saas_ssl.data.idx import find_idx
 from saas_ssl.data.parquet import find_parquet
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
-from saas_ssl.data.source import Chunks, Skipped, Source, some
+from saas_ssl.data.source import Chunks, Skipped, Source, counted, shown, some
 from saas_ssl.data.svhn import find_svhn
 from saas_ssl.decoding import CHUNK, enough_workers
 from saas_ssl.images import Form, Seen
@@ -54,10 +54,8 @@ def read(
     reading = read_source(source, image_size, cache=None if cache is None else Path(cache))
     if reading.skipped:
         first = reading.skipped[0]
-        warnings.warn(
-            f"{len(reading.skipped)} files were skipped; the first is {first.id}: {first.reason}",
-            stacklevel=2,
-        )
+        files = counted(len(reading.skipped), "file")
+        warnings.warn(f"{files} skipped; the first is {first.id}: {first.reason}", stacklevel=2)
     return reading.data
 
 
@@ -105,6 +103,9 @@ def read_source(
 ) -> Reading:
     """Decode what was found; images take the `form` if there is one."""
     _check_classes(source)
+    if len(set(source.ids)) < len(source.ids):
+        twice = [shown(id_) for id_, n in Counter(source.ids).items() if n > 1]
+        raise ValueError(f"these ids belong to more than one row: {some(twice)}")
     if isinstance(source.rows, Tensor):
         x, form = _fitted(source.rows, image_size, form)
         bad = dict[int, str]()

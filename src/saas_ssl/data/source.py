@@ -66,6 +66,11 @@ def stamp_of(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+def counted(n: int, thing: str) -> str:
+    """1 file, 2 files, 1,000 files."""
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
 def some(things: Sequence[str], most: int = 5) -> str:
     """The first few of them, and how many more there are."""
     more = len(things) - most

@@ -31,7 +31,7 @@ def keep_labels(
     K = data.n_classes  # noqa: N806
     counts = torch.full((K,), n // K)
     counts[torch.randperm(K, generator=generator)[: n % K]] += 1
-    present = torch.bincount(data.y[data.rows], minlength=K)
+    present = torch.bincount(data.y, minlength=K)
     if n < K:
         raise ValueError(f"cannot keep {n} labels of {K} classes: each class needs at least one")
     if (counts > present).any():
@@ -41,7 +41,7 @@ def keep_labels(
             f"it has only {int(present[k])} rows"
         )
     kept = _draw_per_class(data.y, counts, generator)
-    y = torch.where(data.y >= 0, UNLABELLED, data.y)
+    y = torch.full_like(data.y, UNLABELLED)
     y[kept] = data.y[kept]
     if unlabelled is not None:
         others = torch.where(y == UNLABELLED, data.y, SET_ASIDE)
@@ -77,7 +77,7 @@ def split_validation(
 
 
 def _require_full_labels(data: PartiallyLabelled) -> None:
-    missing = int((data.y == UNLABELLED).sum())
+    missing = int((data.y < 0).sum())
     if missing:
         raise ValueError(f"this needs fully labelled data, but {missing} rows have no label")
 

@@ -34,11 +34,11 @@ def find_svhn(folder: Path, split: str = "train") -> Source:
         raise ValueError(f"{path} is not a MATLAB file of version 5 with X and y") from None
     if images.ndim != 4 or images.shape[2] != 3 or images.dtype != np.uint8:
         raise ValueError(f"{path}: X must be bytes (H, W, 3, N), not {images.dtype} {images.shape}")
-    if len(y) != images.shape[3] or y.dtype.kind not in "ui" or not ((y >= 0) & (y <= 10)).all():
+    if len(y) != images.shape[3] or not np.isin(y, range(11)).all():
         raise ValueError(
             f"{path}: y must hold a label from 1 to 10 for each of {images.shape[3]} images"
         )
-    labels = as_labels(y % 10, len(y))
+    labels = as_labels(y.astype(np.int64) % 10, len(y))
     x = torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1)))
     return Source([str(row) for row in range(len(y))], labels, class_names(labels), x)
 
