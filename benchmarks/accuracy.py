@@ -38,6 +38,8 @@ def main() -> None:
             record = json.loads((out / "run.json").read_text())
             results = record["results"]
             row = {name: results[name.split(".")[0]][name.split(".")[1]] for name in ERRORS}
+            if None in row.values():
+                sys.exit("errors are known only with --keep-labels and --test")
             row["seconds"] = results["seconds"] + results["supervised"]["seconds"]
             row["image_passes"] = results["image_passes"]
             rows.append(row)

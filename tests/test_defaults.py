@@ -61,7 +61,9 @@ def test_it_needs_rows_of_both_kinds() -> None:
             automatic(GREY, N_l, N_u)
 
 
-@pytest.mark.parametrize(("labels", "unlabelled"), [(20, 5), (50, 30), (1_200, 40), (500, 597)])
+@pytest.mark.parametrize(
+    ("labels", "unlabelled"), [(20, 5), (50, 30), (200, 50), (210, 60), (1_200, 40)]
+)
 def test_automatic_settings_can_be_prepared(labels: int, unlabelled: int) -> None:
     digits = read_digits(image_size=8)
     data: PartiallyLabelled = keep_labels(digits, labels, generator_at(0), unlabelled)

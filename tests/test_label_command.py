@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from photos import CLASSES, write_photos
 from saas_ssl import load
@@ -176,6 +176,9 @@ def test_predict_writes_over_nothing_unasked(finished: Run, tmp_path: Path) -> N
     done = saas("predict", run, "new", "--out", "new.csv", cwd=tmp_path)
     assert (done.returncode, (tmp_path / "new.csv").read_text()) == (1, "precious")
     assert done.stderr == "saas: new.csv exists: choose another --out, or give --overwrite\n"
+    (tmp_path / "other.skipped.csv").write_text("precious")
+    done = saas("predict", run, "new", "--out", "other.csv", cwd=tmp_path)
+    assert (done.returncode, (tmp_path / "other.skipped.csv").read_text()) == (1, "precious")
     done = saas("predict", run, "new", "--out", "new.csv", "--overwrite", cwd=tmp_path)
     assert done.returncode == 0
     assert len(rows_of(tmp_path / "new.csv")) == 3
@@ -212,7 +215,10 @@ def test_a_reader_that_has_had_enough_is_no_error_worth_telling(
         (["label", "full"], "nothing to infer: leave some without one, or give --keep-labels"),
         (["label", "few"], "fewer than 2 labels: 'green' (1); label more"),
         (["label", "--config", "photos/notes.txt"], "is not the run.json of a run"),
-        (["label", "photos", "--test", "other"], "classes that the data have not: 'purple'"),
+        (["label", "photos", "--test", "other"], "test data: they have classes that the data have"),
+        (["label", "photos", "--test", "x.csv"], "test data: no row has a label"),
+        (["label", "photos", "--config", "deep.json"], "is not the run.json of a run"),
+        (["label", "photos", "--set", "width=30000000"], "there is not enough memory"),
         (["predict", "photos", "photos", "--out", "-"], "it is not a finished run"),
         (["predict", "runs/a", "nowhere", "--out", "-"], "nowhere does not exist"),
         (["predict", "runs/a", "photos", "--out", "x.doc"], "must end in .csv or .parquet"),
@@ -245,6 +251,7 @@ def wrong(finished: Run) -> Path:
     for kept in ("red", "purple"):
         shutil.copytree(photos / "red", folder / "other" / kept)
     (folder / "x.csv").write_text("x0,x1\n1,2\n")
+    (folder / "deep.json").write_text("[" * 200_000)
     return folder
 
 
@@ -281,6 +288,12 @@ def test_data_must_be_named(tmp_path: Path) -> None:
         lambda run: change(run, width=10**9),
         lambda run: change(run, in_shape=[3, 10**9, 10**9]),
         lambda run: change(run, classes=["red", "blue"]),
+        lambda run: change(
+            run,
+            in_shape=[3, 9000, 9000],
+            image={"height": 9000, "width": 9000, "channels": 3, "white": 255},
+        ),
+        lambda run: make_whole_numbers(run),
         lambda run: change(run, image={"height": 2, "width": 2, "channels": 3, "white": 255}),
         lambda run: change(run, image={"hight": 2}),
         lambda run: change(run, format=2),
@@ -298,6 +311,12 @@ def test_a_strangers_run_is_refused_in_one_sentence(
     spoil(run)
     with pytest.raises(ValueError, match="holds a model that is broken, or of another version"):
         load(run)
+
+
+def make_whole_numbers(run: Path) -> None:
+    tensors = load_file(run / "model.safetensors")
+    whole = {name: value.astype(np.int64) for name, value in tensors.items()}
+    save_file(whole, run / "model.safetensors")
 
 
 def change(run: Path, **values: object) -> None:

@@ -87,7 +87,7 @@ def test_rows_of_another_kind_are_refused(tmp_path: Path) -> None:
         features.predict_proba(images(2, 1))
     with pytest.raises(ValueError, match="takes images, but these data are features"):
         pictures.predict_proba(torch.rand(2, 8))
-    with pytest.raises(ValueError, match="takes 8 features, but these data have 9"):
+    with pytest.raises(ValueError, match="8 features are needed, but these data have 9"):
         features.predict_proba(torch.rand(2, 9))
     (tmp_path / "empty.png").touch()
     with pytest.raises(ValueError, match=r"image 0 \(.*empty.png\): the file is empty"):

@@ -19,7 +19,7 @@ from saas_ssl.pipeline import (
 )
 from saas_ssl.posterior import hard_labels
 from saas_ssl.progress import Display, duration
-from saas_ssl.runs import free_name, run_directory
+from saas_ssl.runs import check_target, free_name, run_directory
 from test_pipeline import FEATURES, features, with_
 from toy import last
 
@@ -199,6 +199,37 @@ def test_only_a_run_directory_is_ever_replaced(tmp_path: Path, kind: str) -> Non
     with pytest.raises(ValueError, match="not a run directory"), run_directory(out, overwrite=True):
         pass
     assert out.exists()
+
+
+def test_what_a_user_put_into_a_run_is_never_deleted(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with run_directory(out) as directory:
+        (directory / "run.json").write_text("first")
+    (out / "photos").mkdir()
+    with pytest.raises(ValueError, match="holds photos, which no run has written"):
+        check_target(out, overwrite=True)
+
+
+def test_a_finished_run_is_kept_even_if_its_place_was_taken(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def taken() -> None:
+        with run_directory(out) as directory:
+            (directory / "run.json").write_text("mine")
+            out.mkdir()
+
+    with pytest.raises(ValueError, match=r"run exists: .*; this run is in .*run-2"):
+        taken()
+    assert (tmp_path / "run-2" / "run.json").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run-2"]
+
+
+def test_new_folders_are_readable_like_any_other(tmp_path: Path) -> None:
+    with run_directory(tmp_path / "run") as directory:
+        (directory / "run.json").write_text("{}")
+    (tmp_path / "usual").mkdir()
+    modes = [(tmp_path / name).stat().st_mode for name in ("run", "usual")]
+    assert modes[0] == modes[1]
 
 
 def test_free_name(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def npz(tmp_path: Path, **arrays: NDArray[Any]) -> str:
 @pytest.mark.parametrize("layout", ["NHW", "NHWC grey", "NHWC", "NCHW grey", "NCHW"])
 def test_arrays_of_images_in_any_layout(tmp_path: Path, layout: str) -> None:
     channels = 1 if "grey" in layout or layout == "NHW" else 3
-    expected = noise(4, channels, 6, 5)
+    expected = noise(4, channels, 10, 9)
     x = expected
     if layout == "NHW":
         x = expected[:, 0]
@@ -877,7 +877,7 @@ def test_the_digits_in_their_parts() -> None:
         ("{}/film.avi", "is no kind of data that is known"),
         ("mnist", "mnist does not exist"),
         ("x" * 5000, "xxx does not exist"),
-        ("", "there are no images below ."),
+        ("", "the name of the data is empty"),
         ("idx:", "no idx files of train images"),
     ],
 )
@@ -1112,3 +1112,21 @@ def test_the_row_numbers_of_pandas_are_no_feature(name: str, tmp_path: Path) -> 
 def test_labels_of_one_column_are_labels(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", x=np.ones((3, 2)), y=np.array([[0], [1], [-1]]))
     assert read(tmp_path / "f.npz").y.tolist() == [0, 1, -1]
+
+
+def test_a_path_with_two_spellings_is_one_path(tmp_path: Path) -> None:
+    write_plain(tmp_path, {"a.png": 1, "b.png": 2})
+    write(tmp_path / "f.csv", b"path,label\na.png,cat\n./a.png,dog\nb.png,dog\n")
+    message = refusal(lambda: find(str(tmp_path / "f.csv")))
+    assert "line 2" in message
+    assert "line 3" in message
+
+
+def test_a_stray_table_does_not_hide_the_images(tmp_path: Path) -> None:
+    write_plain(tmp_path, {"cat/a.png": 1, "dog/b.png": 2, "labels.parquet": 3})
+    assert find(str(tmp_path)).ids == ["cat/a.png", "dog/b.png"]
+
+
+def test_names_that_cannot_be_written_are_refused_at_once(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", x=np.ones((2, 2)), y=np.array(["cat", "\udc80"]))
+    assert "written as UTF-8" in refusal(lambda: find(str(tmp_path / "f.npz")))

@@ -63,7 +63,7 @@ def test_whether_it_helped_is_judged_against_the_noise(
 
 
 def test_without_validation_it_says_so() -> None:
-    assert "cannot be said: with fewer than 20 labels in some class" in told(validation=None)
+    assert "cannot be said: no labels were set apart to measure it" in told(validation=None)
 
 
 def test_known_errors_are_told() -> None:

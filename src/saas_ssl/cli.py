@@ -119,6 +119,7 @@ def label(
         int | None,
         typer.Option(
             min=8,
+            max=1024,
             help="Side of the images; default: their own if all are alike and small, else 32.",
         ),
     ] = None,
@@ -212,4 +213,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:
-        sys.exit(f"saas: {error}")
+        sys.exit(f"saas: {' '.join(str(error).splitlines())}")
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        sys.exit("saas: there is not enough memory for this")

@@ -79,7 +79,8 @@ _SWAPPING = frozenset(
 )
 _LARGEST_FILE = 1 << 29
 
-LARGEST_COMMON_SIZE = 64
+SMALLEST_COMMON_SIZE, LARGEST_COMMON_SIZE = 8, 64  # networks take no smaller ones
+LARGEST_SIDE = 1024
 USUAL_SIZE = 32
 
 
@@ -110,7 +111,7 @@ class Seen:
         height = width = image_size or USUAL_SIZE
         if image_size is None and len(self.sizes) == 1:
             (common,) = self.sizes
-            if max(common) <= LARGEST_COMMON_SIZE:
+            if min(common) >= SMALLEST_COMMON_SIZE and max(common) <= LARGEST_COMMON_SIZE:
                 height, width = common
         return Form(height, width, 3 if self.colour else 1, self.white)
 

@@ -91,12 +91,13 @@ def run_job(
     display: Display,
     about: Mapping[str, Any],
     form: Form | None = None,
+    features: Sequence[str] | None = None,
     skipped: Sequence[Skipped] = (),
 ) -> dict[str, Any]:
     """Do everything, write the run directory, and return the results.
 
-    `about` is what run.json says of the request; `form` is that of the images and `skipped` those
-    that could not be used.
+    `about` is what run.json says of the request; `form` is that of the images, or `features` the
+    names of features, and `skipped` what could not be used.
     """
     data = problem.data
     display.begin("supervised baseline")
@@ -120,9 +121,9 @@ def run_job(
     inferred = hard_labels(P_u)
     write_labels(directory / LABELS_FILE, label_rows(data, inferred, f_u))
     save_tensors(directory / POSTERIOR_FILE, {"P_u": P_u, "rows": _places(data)})
-    save(_model(problem, classifier, form), directory)
+    save(_model(problem, classifier, form, features), directory)
     write_skipped(directory / SKIPPED_FILE, skipped)
-    accepted = int((f_u.gather(1, inferred[:, None]) >= ACCEPT_FROM).sum())
+    accepted = int((f_u.gather(1, inferred[:, None]).double() >= ACCEPT_FROM).sum())
     results = {
         "supervised": {**_errors(problem, baseline, truth), **supervised_cost},
         "saas": {
@@ -164,7 +165,9 @@ def _places(data: PartiallyLabelled) -> Tensor:
     return (data.y[data.rows] == UNLABELLED).nonzero().squeeze(1)
 
 
-def _model(problem: Problem, classifier: nn.Module, form: Form | None) -> Model:
+def _model(
+    problem: Problem, classifier: nn.Module, form: Form | None, features: Sequence[str] | None
+) -> Model:
     settings = problem.settings
     return Model(
         classifier,
@@ -174,6 +177,7 @@ def _model(problem: Problem, classifier: nn.Module, form: Form | None) -> Model:
         problem.data.classes,
         problem.preprocessing,
         form,
+        features,
     )
 
 

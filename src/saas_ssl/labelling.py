@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 from rich.console import Console
+from torch import Tensor
 
 from saas_ssl.augment import named_recipe
 from saas_ssl.data.cache import Progress
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
-from saas_ssl.data.reading import find, read_source
-from saas_ssl.data.source import Skipped, Source, some
+from saas_ssl.data.reading import Reading, find, read_source
+from saas_ssl.data.source import Skipped, Source, counted, in_order, some
 from saas_ssl.data.splits import keep_labels
 from saas_ssl.images import Form
 from saas_ssl.job import Truth, run_job, total_image_passes
@@ -50,6 +51,7 @@ class Prepared:
     data: PartiallyLabelled
     truth: Truth
     form: Form | None
+    features: Sequence[str] | None
     skipped: list[Skipped]
 
 
@@ -67,21 +69,38 @@ def label_into(
     Settings are the `base`, or without one those that suit the data, but for what is `given`.
     """
     check_target(out, overwrite)
-    _check_given(base, given)
+    given = _checked(base, given)
     source, test_source = found(request)
     cache = out.absolute().parent / CACHE
-    with counting(console, "reading images", len(source.ids)) as progress:
+    with counting(console, "reading rows", len(source.ids)) as progress:
         all_ = read_all(request, source, test_source, seed, cache, progress)
     problem = prepare(all_.data, chosen_settings(all_.data, base, given), seed)
     console.print("\n".join(_opening(request, problem, all_)))
+    if all_.truth.test is not None and (again := _shared_rows(all_.truth.test, all_.data)):
+        console.print(f"Beware: {again:,} of the test rows are among the data, too.")
     about = {"request": request.model_dump()}
     with (
         run_directory(out, overwrite) as directory,
         Display(console, total_image_passes(problem)) as display,
     ):
-        run_job(problem, all_.truth, directory, display, about, all_.form, all_.skipped)
+        run_job(
+            problem,
+            all_.truth,
+            directory,
+            display,
+            about,
+            form=all_.form,
+            features=all_.features,
+            skipped=all_.skipped,
+        )
     console.print()
     console.print("\n".join(summary(read_run(out), out)))
+
+
+def _shared_rows(test: PartiallyLabelled, data: PartiallyLabelled) -> int:
+    """How many rows of the test data are also used in training, value for value."""
+    seen = {hash(data.x[row].numpy().tobytes()) for row in data.rows.tolist()}
+    return sum(hash(test.x[row].numpy().tobytes()) in seen for row in test.rows.tolist())
 
 
 def _opening(request: Request, problem: Problem, all_: Prepared) -> list[str]:
@@ -89,12 +108,14 @@ def _opening(request: Request, problem: Problem, all_: Prepared) -> list[str]:
     data, settings = problem.data, problem.settings
     shape = "x".join(map(str, data.x.shape[1:]))
     skipped = f", {len(all_.skipped):,} skipped" if all_.skipped else ""
+    fixed = settings.classifier_schedule != "halving"
+    length = counted(settings.classifier_epochs, "epoch") if fixed else "as many as it takes"
     return [
         f"{request.data}: {len(data.labelled_rows):,} labelled, {len(data.unlabelled_rows):,} "
         f"unlabelled{skipped}; {data.n_classes} classes, rows of {shape}",
-        f"{settings.network}, {settings.outer_iterations} outer iterations of "
-        f"{settings.inner_epochs} epochs, then {settings.classifier_epochs} epochs; one outer "
-        f"iteration moves P_u by {problem.effective_step:g} x the mean negative log-likelihood",
+        f"{settings.network}, {counted(settings.outer_iterations, 'outer iteration')} of "
+        f"{counted(settings.inner_epochs, 'epoch')}, then {length}; one outer iteration "
+        f"moves P_u by {problem.effective_step:g} x the mean negative log-likelihood",
     ]
 
 
@@ -125,10 +146,25 @@ def read_all(
         truth = Truth(unlabelled=full.y[data.unlabelled_rows])
     _check_counts(data)
     if test_source is not None:
-        test = read_source(test_source, form=reading.form, cache=cache)
+        try:
+            test = _read_test(test_source, reading, cache)
+        except ValueError as error:
+            raise ValueError(f"test data: {error}") from None
         skipped += [Skipped(f"test: {row.id}", row.reason) for row in test.skipped]
-        truth = Truth(truth.unlabelled, _with_classes(test.data, data.classes))
-    return Prepared(data, truth, reading.form, skipped)
+        truth = Truth(truth.unlabelled, test.data)
+    return Prepared(data, truth, reading.form, reading.features, skipped)
+
+
+def _read_test(source: Source, trained: Reading, cache: Path) -> Reading:
+    """Test data in the form, the order of features and of classes, of the data trained on."""
+    if isinstance(source.rows, Tensor) and source.rows.ndim == 2 and trained.form is None:
+        n = trained.data.x.shape[1]
+        x = in_order(source.rows, source.features, trained.features, n)
+        source = replace(source, rows=x, features=trained.features)
+    test = read_source(source, form=trained.form, cache=cache)
+    if test.data.x.shape[1:] != trained.data.x.shape[1:]:
+        raise ValueError("they are images, but the data are features")
+    return replace(test, data=_with_classes(test.data, trained.data.classes))
 
 
 def chosen_settings(
@@ -144,14 +180,17 @@ def chosen_settings(
         raise ValueError(_plainly(error)) from None
 
 
-def _check_given(base: Settings | None, given: Mapping[str, Any]) -> None:
-    """Tell of settings that cannot work before any image is decoded."""
+def _checked(base: Settings | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, as the types it must have; refused before any image is decoded."""
     try:
-        settings = (base or Settings()).changed(**given)
+        settings = (base or Settings(classifier_schedule="triangular")).changed(**given)
     except ValidationError as error:
         raise ValueError(_plainly(error)) from None
     named_factory(settings.network)
     named_recipe(settings.augmentation)
+    if settings.classifier_augmentation not in ("same", "strong"):
+        named_recipe(settings.classifier_augmentation)
+    return {name: getattr(settings, name) for name in given}
 
 
 def repeated(path: Path) -> tuple[Request, Settings, int]:
@@ -164,19 +203,23 @@ def repeated(path: Path) -> tuple[Request, Settings, int]:
         raise ValueError(f"{path} does not exist") from None
     except ValidationError as error:
         raise ValueError(f"{path}: {_plainly(error)}") from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise ValueError(f"{path} is not the run.json of a run of saas label") from None
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """name=value -> (name, value); numbers, true, false and null as in JSON."""
+    """name=value -> (name, value); numbers, true, false and none by what they mean."""
     name, equals, value = text.partition("=")
-    if not equals or not name.strip():
+    name, value = name.strip().replace("-", "_"), value.strip()
+    if not equals or not name:
         raise ValueError(f"{text!r} is not of the form name=value")
+    field = Settings.model_fields.get(name)
+    if value == "none" and field is not None and type(None) in get_args(field.annotation):
+        return name, None
     try:
-        return name.strip().replace("-", "_"), json.loads(value)
-    except ValueError:
-        return name.strip().replace("-", "_"), value.strip()
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value
 
 
 def _check_labels(source: Source) -> None:
@@ -210,7 +253,7 @@ def _with_classes(test: PartiallyLabelled, classes: Sequence[str]) -> PartiallyL
     """Test data whose labels are numbered as those of the training data."""
     strange = [repr(name) for name in test.classes if name not in classes]
     if strange:
-        raise ValueError(f"the test data have classes that the data have not: {some(strange)}")
+        raise ValueError(f"they have classes that the data have not: {some(strange)}")
     number = torch.tensor([*(classes.index(name) for name in test.classes), UNLABELLED])
     return PartiallyLabelled(test.x, number[test.y], classes, test.ids)
 

@@ -17,15 +17,14 @@ from torch import Tensor, nn
 from saas_ssl.augment import Preprocessing
 from saas_ssl.data.arrays import as_rows
 from saas_ssl.data.reading import brought_to
-from saas_ssl.data.source import Source, in_chunks
+from saas_ssl.data.source import Source, in_chunks, in_order
 from saas_ssl.decoding import decoded, enough_workers
-from saas_ssl.images import Form
+from saas_ssl.images import LARGEST_SIDE, Form
 from saas_ssl.networks import NETWORKS, named_factory
 from saas_ssl.pipeline import predict
-from saas_ssl.runs import save_tensors
+from saas_ssl.runs import MODEL_FILE, WEIGHTS_FILE, save_tensors
 from saas_ssl.whitening import Zca
 
-MODEL_FILE, WEIGHTS_FILE = "model.json", "model.safetensors"
 _NETWORK, _PREPROCESSING, _ZCA = "network.", "preprocessing.", "zca."
 _ROWS_AT_ONCE = 512
 
@@ -41,6 +40,7 @@ class _Description(BaseModel):
     in_shape: tuple[PositiveInt, ...]
     classes: list[str] = Field(min_length=2)
     image: dict[str, PositiveInt] | None
+    features: list[str] | None
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Model:
     classes: Sequence[str]
     preprocessing: Preprocessing
     form: Form | None  # what images are brought to; none: features
+    features: Sequence[str] | None = None  # their names, if they have any
 
     def predict_proba(self, rows: Any) -> NDArray[np.float32]:
         """(N, K) probabilities, not calibrated, in the order of `classes`.
@@ -100,12 +101,11 @@ class Model:
         if self.form is None:
             if not isinstance(rows, Tensor) or rows.ndim != 2:
                 raise ValueError("this model takes features, but these data are images")
-            if rows.shape[1:] != self.in_shape:
-                raise ValueError(
-                    f"this model takes {self.in_shape[0]} features, but these data have "
-                    f"{rows.shape[1]}"
-                )
-            yield from ((block, {}) for block in rows.split(_ROWS_AT_ONCE))
+            rows = in_order(rows, source.features, self.features, self.in_shape[0])
+            for block in rows.split(_ROWS_AT_ONCE):
+                good = block.isfinite().all(dim=1)
+                bad = (~good).nonzero().squeeze(1).tolist()
+                yield block[good], dict.fromkeys(bad, "it has NaN or infinite values")
         elif not isinstance(rows, Tensor):
             for part in decoded(rows(), self.form, enough_workers(len(source.ids))):
                 yield torch.from_numpy(part.pixels), part.bad
@@ -129,6 +129,7 @@ def save(model: Model, directory: Path) -> None:
         in_shape=model.in_shape,
         classes=list(model.classes),
         image=None if model.form is None else asdict(model.form),
+        features=None if model.features is None else list(model.features),
     )
     text = json.dumps(description.model_dump(), indent=2, ensure_ascii=False) + "\n"
     (directory / MODEL_FILE).write_text(text, encoding="utf-8")
@@ -142,6 +143,11 @@ def load(run: str | Path) -> Model:
     try:
         told = _Description.model_validate_json((directory / MODEL_FILE).read_bytes())
         form = None if told.image is None else Form(**told.image)
+        if form is not None and (
+            told.in_shape != (form.channels, form.height, form.width)
+            or max(told.in_shape) > LARGEST_SIDE
+        ):
+            raise ValueError("images of an impossible size")
         tensors = load_file(directory / WEIGHTS_FILE)
         # On the meta device no memory is taken, whatever sizes the description claims; the weights
         # of the file must then fit.
@@ -149,15 +155,23 @@ def load(run: str | Path) -> Model:
             factory = named_factory(told.network, told.width)
             network = factory(told.in_shape, len(told.classes), torch.Generator())
         network.load_state_dict(_below(_NETWORK, tensors), assign=True)
-        preprocessing = _preprocessing(_below(_PREPROCESSING, tensors), told.in_shape)
-        if form is not None and told.in_shape != (form.channels, form.height, form.width):
-            raise ValueError("the size of images is not that of the network's input")
+        preprocessing = _preprocessing(_below(_PREPROCESSING, tensors))
+        row = torch.zeros((1, *told.in_shape), dtype=torch.float32 if form is None else torch.uint8)
+        if predict(network, preprocessing, row).shape != (1, len(told.classes)):
+            raise ValueError("the tensors do not fit together")
     except (SafetensorError, ValidationError, RuntimeError, ValueError, TypeError, KeyError):
         raise ValueError(f"{run} holds a model that is broken, or of another version") from None
     network = network.eval().requires_grad_(False)
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Model(
-        network, told.network, told.width, told.in_shape, told.classes, preprocessing, form
+        network,
+        told.network,
+        told.width,
+        told.in_shape,
+        told.classes,
+        preprocessing,
+        form,
+        told.features,
     )
 
 
@@ -170,10 +184,6 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _preprocessing(tensors: dict[str, Tensor], in_shape: tuple[int, ...]) -> Preprocessing:
+def _preprocessing(tensors: dict[str, Tensor]) -> Preprocessing:
     zca = _below(_ZCA, tensors)
-    pre = Preprocessing(tensors["mean"], tensors["std"], Zca(**zca) if zca else None)
-    row = torch.zeros((1, *in_shape), dtype=torch.uint8 if len(in_shape) == 3 else torch.float32)
-    if pre(row).shape != row.shape:
-        raise ValueError("the preprocessing is not for rows of this shape")
-    return pre
+    return Preprocessing(tensors["mean"], tensors["std"], Zca(**zca) if zca else None)

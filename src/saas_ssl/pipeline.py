@@ -93,7 +93,7 @@ def prepare(
     factory = network or named_factory(settings.network, settings.width)
     new_network = partial(build, factory, tuple(data.x.shape[1:]), K)
     base = settings.augmentation
-    followed = {"same": base, "strong": f"strong-{base}"}
+    followed = {"same": base, "strong": f"strong-{base.removeprefix('strong-')}"}
     wish = settings.classifier_augmentation
     resolved = settings.changed(
         min_probability=alpha,
@@ -116,6 +116,11 @@ def _try_smallest_batches(problem: Problem) -> None:
         N_u // steps_per_epoch(N_u, problem.B),
         N_l // steps_per_epoch(N_l, problem.supervised_B),
     )
+    if smallest == 1 and data.x.ndim == 2:
+        raise ValueError(
+            "a step on a single row cannot be normalised: there must be at least two labelled and "
+            "two unlabelled rows, and batches of two"
+        )
     generator = generator_at(problem.seed, "trial")
     network = problem.new_network(generator).train()
     for name in (settings.augmentation, settings.classifier_augmentation):

@@ -15,7 +15,7 @@ from saas_ssl.data.source import Skipped, Source, counted
 from saas_ssl.labels import LabelRow, inferred_rows, rounded, write_rows
 from saas_ssl.model import Model, load
 from saas_ssl.progress import counting
-from saas_ssl.runs import write_skipped
+from saas_ssl.runs import current_umask, write_skipped
 
 STDOUT = "-"
 _PARQUET_ROWS = 1 << 16
@@ -24,14 +24,18 @@ _PARQUET_ROWS = 1 << 16
 def predict_into(run: str, data: str, out: str, overwrite: bool, console: Console) -> None:
     """Label new data with the classifier of a run, and say how many."""
     check_output(out, overwrite)
+    if out != STDOUT and Path(out).resolve() == Path(data).resolve():
+        raise ValueError(f"{out} is the data themselves")
     model, source = load(run), find(data)
     skipped = list(source.skipped)
-    with counting(console, "labelling", len(source.ids)) as progress:
+    with counting(console, "labelling rows", len(source.ids)) as progress:
         write_table(out, label_stream(model, source, skipped, progress), skipped)
     n = len(source.ids) + len(source.skipped) - len(skipped)
     where = "" if out == STDOUT else f": see {skipped_beside(Path(out))}"
     more = f", {counted(len(skipped), 'file')} skipped{where}" if skipped else ""
     console.print(f"{counted(n, 'row')} labelled{more}")
+    if out == STDOUT:  # there is no file to list them in
+        console.print("\n".join(f"skipped {row.id}: {row.reason}" for row in skipped), end="")
 
 
 def skipped_beside(out: Path) -> Path:
@@ -62,8 +66,9 @@ def check_output(out: str, overwrite: bool) -> None:
         raise ValueError(f"{out} must end in .csv or .parquet, or be - for standard output")
     if path.is_dir():
         raise ValueError(f"{out} is a folder")
-    if path.exists() and not overwrite:
-        raise ValueError(f"{out} exists: choose another --out, or give --overwrite")
+    for file in (path, skipped_beside(path)):
+        if file.exists() and not overwrite:
+            raise ValueError(f"{file} exists: choose another --out, or give --overwrite")
     if path.suffix.lower() == ".parquet":
         try:
             import pyarrow  # noqa: F401
@@ -103,18 +108,12 @@ def _written_beside(path: Path) -> Iterator[Path]:
     try:
         yield partial
         if partial.stat().st_size:
-            partial.chmod(0o666 & ~_umask())
+            partial.chmod(0o666 & ~current_umask())
             partial.replace(path)
         else:
             path.unlink(missing_ok=True)  # of an earlier call
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _write_parquet(path: Path, rows: Iterable[LabelRow]) -> None:

@@ -146,7 +146,8 @@ def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Se
         raise ValueError("settings can be derived only where some rows are labelled and some not")
     images, colour = len(in_shape) == 3, in_shape[0] == 3
     B = given.get("batch_size") or min(50, N_u)
-    B_l = given.get("labelled_batch_size") or min(N_l, 4 * B, max(25, math.ceil(B * N_l / N_u)))
+    most = N_l if N_l < 40 else N_l // 2  # validation may take its share
+    B_l = given.get("labelled_batch_size") or min(most, 4 * B, max(25, math.ceil(B * N_l / N_u)))
     steps = math.ceil(N_u / B)  # in an epoch
     T = given.get("inner_epochs") or max(
         2, math.ceil(_LEAST_STEPS / steps), math.ceil(_LABELLED_EPOCHS * N_l / (B_l * steps))

@@ -81,6 +81,8 @@ def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int]
         disable=console.quiet or not console.is_terminal,
         transient=True,
     )
+    if not console.is_terminal:
+        console.print(f"{what}: {total:,}")
     task = bar.add_task(what, total=total)
     with bar:
         yield lambda done: bar.update(task, completed=done)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import torch
@@ -23,6 +24,11 @@ METRICS_FILE = "metrics.jsonl"
 LABELS_FILE = "labels.csv"
 POSTERIOR_FILE = "posterior.safetensors"
 SKIPPED_FILE = "skipped.csv"
+MODEL_FILE, WEIGHTS_FILE = "model.json", "model.safetensors"
+FILES = frozenset(
+    {RUN_FILE, METRICS_FILE, LABELS_FILE, POSTERIOR_FILE, SKIPPED_FILE, MODEL_FILE, WEIGHTS_FILE}
+)
+"""All that a run writes; a directory with anything else in it is never deleted."""
 
 
 def check_target(out: Path, overwrite: bool) -> None:
@@ -34,26 +40,55 @@ def check_target(out: Path, overwrite: bool) -> None:
     # Never delete what no run has written.
     if out.is_symlink() or not (out / RUN_FILE).is_file():
         raise ValueError(f"{out} is not a run directory, so it is not overwritten")
+    foreign = sorted(path.name for path in out.iterdir() if path.name not in FILES)
+    if foreign:
+        raise ValueError(f"{out} holds {foreign[0]}, which no run has written: move it away first")
 
 
 @contextmanager
 def run_directory(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """A directory to write a run into; it becomes `out` only if the block ends without error."""
-    out = out.absolute()
     check_target(out, overwrite)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    staging.mkdir()
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    staging = _new_folder_beside(out, "partial")
     try:
         yield staging
-        check_target(out, overwrite)
-        replaced = out.with_name(f".{out.name}.{os.getpid()}.replaced")
-        if out.exists():
-            out.rename(replaced)
-        staging.rename(out)
-        shutil.rmtree(replaced, ignore_errors=True)
+        try:
+            check_target(out, overwrite)
+        except ValueError as error:  # it came to exist meanwhile: the work must not be lost
+            staging.rename(other := free_name(out))
+            raise ValueError(f"{error}; this run is in {other}") from None
+        _put_in_place(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _put_in_place(staging: Path, out: Path) -> None:
+    """Rename to `out`; an earlier run there goes away once the new one is in its place."""
+    if not out.exists():
+        staging.rename(out)
+        return
+    replaced = _new_folder_beside(out, "replaced")
+    out.rename(replaced)  # onto an empty folder
+    try:
+        staging.rename(out)
+    except BaseException:
+        replaced.rename(out)
+        raise
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _new_folder_beside(out: Path, kind: str) -> Path:
+    folder = Path(mkdtemp(prefix=f".{out.name}.", suffix=f".{kind}", dir=out.absolute().parent))
+    folder.chmod(0o777 & ~current_umask())  # mkdtemp's are for their owner alone
+    return folder
+
+
+def current_umask() -> int:
+    """Which permissions new files do not get."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def free_name(wanted: Path) -> Path:

@@ -1,6 +1,7 @@
 """The end of a run in plain words."""
 
 import math
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ def summary(record: Mapping[str, Any], out: Path) -> list[str]:
     short = inner_loop_too_short(results["inner"], record["config"]["inner_epochs"])
     if short is not None:
         lines.append(short)
+    place = shlex.quote(str(out))
     return [
         *lines,
-        f"Labels: {out}/labels.csv. For new images: saas predict {out} NEW --out new.csv",
+        f"Labels: {out}/labels.csv. For new data: saas predict {place} NEW --out new.csv",
     ]
 
 
@@ -54,8 +56,8 @@ def _did_it_help(results: Mapping[str, Any]) -> str:
     compared = results["validation"]
     if compared is None:
         return (
-            "Whether the unlabelled rows helped cannot be said: with fewer than 20 labels in some "
-            "class none were set apart to measure it."
+            "Whether the unlabelled rows helped cannot be said: no labels were set apart to "
+            "measure it, which takes 20 in each class."
         )
     before, after = (results[name]["validation_error"] for name in ("supervised", "saas"))
     gain, noise = before - after, math.sqrt(compared["mended"] + compared["broken"])
@@ -67,7 +69,7 @@ def _did_it_help(results: Mapping[str, Any]) -> str:
         verdict = "The unlabelled rows did harm"
     return (
         f"{verdict}: on {compared['rows']:,} validation rows the error went from {before:.1%} "
-        f"(supervised) to {after:.1%} (SaaS), {gain:+.1%} better with a standard error of "
+        f"(supervised) to {after:.1%} (SaaS), with a standard error of the difference of "
         f"{noise / compared['rows']:.1%}."
     )
 

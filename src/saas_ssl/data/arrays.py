@@ -61,7 +61,7 @@ def as_rows(x: NDArray[Any] | Tensor) -> Tensor:
         if x.dtype == np.longdouble:
             x = x.astype(np.float64)
         x = torch.from_numpy(
-            np.require(x, requirements=["C", "W"]).astype(x.dtype.newbyteorder("="))
+            np.require(x, requirements=["C", "W"]).astype(x.dtype.newbyteorder("="), copy=False)
         )
     if x.ndim == 2:
         return x.float()

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
@@ -60,19 +61,34 @@ def decode_into_map(
         with pixels.open("rb") as file:
             return _mapped(file, Form(**facts["form"]), facts["rows"], bad)
     cache.mkdir(parents=True, exist_ok=True)
-    descriptor, partial = tempfile.mkstemp(suffix=".partial", dir=cache)
+    _remove_old_partials(cache)
+    partials = [_new_partial(cache), _new_partial(cache)]
     try:
-        with os.fdopen(descriptor, "w+b") as file:
+        with partials[0].open("w+b") as file:
             form, rows, bad = _decode(chunks, form, image_size, workers, progress, file)
             images = _mapped(file, form, rows, bad)
-        Path(partial).replace(pixels)
         facts = {"form": asdict(form), "rows": rows, "bad": bad}
-        whole = record.with_suffix(".json.partial")
-        whole.write_text(json.dumps(facts), encoding="utf-8")
-        whole.replace(record)
+        partials[1].write_text(json.dumps(facts), encoding="utf-8")
+        partials[0].replace(pixels)
+        partials[1].replace(record)  # last: the pixels count only with their record
         return images
     finally:
-        Path(partial).unlink(missing_ok=True)
+        for partial in partials:
+            partial.unlink(missing_ok=True)
+
+
+def _new_partial(cache: Path) -> Path:
+    descriptor, name = tempfile.mkstemp(suffix=".partial", dir=cache)
+    os.close(descriptor)
+    return Path(name)
+
+
+def _remove_old_partials(cache: Path) -> None:
+    """What a killed process left behind; a day is longer than any decoding takes."""
+    for partial in cache.glob("*.partial"):
+        with suppress(OSError):
+            if time.time() - partial.stat().st_mtime > 86_400:
+                partial.unlink()
 
 
 def _decode(

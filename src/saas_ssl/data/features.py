@@ -43,4 +43,5 @@ def _find_features(table: Table) -> Source:
     if not ids:
         raise ValueError(f"{table.path} has no rows below its first line")
     x = torch.frombuffer(numbers, dtype=torch.float32).view(len(ids), len(features))
-    return Source(ids, labels, class_names(labels), x)
+    names = [table.columns[at] for at in features]
+    return Source(ids, labels, class_names(labels), x, features=names)

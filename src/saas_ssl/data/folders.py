@@ -42,7 +42,10 @@ def find_folder(folder: Path, labels: Path | None = None) -> Source:
 
 def find_paths(table: Table) -> Source:
     """A CSV file with the columns `path` (relative to its own folder) and `label`."""
-    labels = _read_labels(table, required=("path",))
+    labels = dict[str, tuple[str | None, int]]()
+    for name, (label, line) in _read_labels(table, required=("path",)).items():
+        id_ = name if os.path.isabs(name) else _relative(name, table.path.parent)
+        _enter(labels, id_, label, line, table.path)
     files = [table.path.parent / id_ for id_ in labels]
     missing = [id_ for id_, file in zip(labels, files, strict=True) if not os.path.isfile(file)]
     if missing:
@@ -70,10 +73,18 @@ def _files_below(folder: Path) -> Iterator[str]:
             folders.clear()
             continue
         above[place] = outer | {real}
+        if outer and {"run.json", "metrics.jsonl"} <= set(files):  # one of our run directories
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         inside = Path(place).relative_to(folder).as_posix()
         before = "" if inside == "." else f"{inside}/"
         yield from (before + name for name in sorted(files) if not name.startswith("."))
+
+
+def has_images(folder: Path) -> bool:
+    """Whether any file below the folder has the name of an image."""
+    return any(id_.lower().endswith(EXTENSIONS) for id_ in _files_below(folder))
 
 
 def _same_file(file: Path, other: Path) -> bool:

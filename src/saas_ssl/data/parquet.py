@@ -29,6 +29,8 @@ def find_parquet(files: Sequence[Path]) -> Source:
         for file, schema in zip(files, schemas, strict=True):
             if schema.names != schemas[0].names:
                 raise ValueError(f"{file} has other columns than {files[0]}")
+            if _class_names(schema) != _class_names(schemas[0]):
+                raise ValueError(f"{file} has other class names than {files[0]}")
         return _find(files, schemas[0])
 
 
@@ -83,7 +85,9 @@ def _find(files: Sequence[Path], schema: Any) -> Source:
     ]
     x = torch.tensor(columns, dtype=torch.float32).T.contiguous()
     ids = _column(files, _ID) if _ID in schema.names else [str(row) for row in range(len(x))]
-    return Source([str(id_) for id_ in ids], labels or [None] * len(x), classes, x)
+    return Source(
+        [str(id_) for id_ in ids], labels or [None] * len(x), classes, x, features=numeric
+    )
 
 
 def _labels(files: Sequence[Path], schema: Any) -> list[str | None]:
@@ -134,13 +138,13 @@ def _class_names(schema: Any) -> list[str]:
 
 
 def _ids(files: Sequence[Path], schema: Any, image: str, rows: int) -> list[str]:
-    """The column `id` or the images' paths where they tell rows apart, else row numbers."""
+    """The column `id`; else the images' paths if they tell rows apart; else row numbers."""
     from pyarrow import types
 
     found: list[Any] = []
     if _ID in schema.names:
-        found = _column(files, _ID)
-    elif types.is_struct(schema.field(image).type) and any(
+        return [str(value) for value in _column(files, _ID)]
+    if types.is_struct(schema.field(image).type) and any(
         field.name == "path" for field in schema.field(image).type
     ):
         found = [value and value["path"] for value in _column(files, f"{image}.path")]

@@ -15,7 +15,7 @@ from saas_ssl.data.cache import Progress, decode_into_map
 from saas_ssl.data.cifar10 import find_cifar10
 from saas_ssl.data.digits import find_digits
 from saas_ssl.data.features import find_csv
-from saas_ssl.data.folders import find_folder
+from saas_ssl.data.folders import find_folder, has_images
 from saas_ssl.data.idx import find_idx
 from saas_ssl.data.parquet import find_parquet
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
@@ -34,6 +34,7 @@ class Reading:
 
     data: PartiallyLabelled
     form: Form | None  # that of the images; none: features
+    features: Sequence[str] | None  # their names, if they have any
     skipped: list[Skipped]
 
 
@@ -61,18 +62,23 @@ def read(
 
 def find(spec: str, labels: Path | None = None) -> Source:
     """The rows that a spec names, and their labels; nothing is decoded yet."""
+    if not spec:
+        raise ValueError("the name of the data is empty")
     kind, colon, rest = spec.partition(":")
-    path = Path(spec)
+    path = Path(spec).expanduser()
     if labels is not None and not os.path.isdir(path):
         raise ValueError(f"a file of labels belongs to a folder of images, but {spec} is none")
     if kind == "digits" and labels is None:
         return find_digits(rest)
     if colon and kind in _ARCHIVES:
-        place, colon, split = rest.rpartition(":")
-        return _ARCHIVES[kind](Path(place), split) if colon else _ARCHIVES[kind](Path(rest))
+        rest = os.path.expanduser(rest)
+        if os.path.exists(rest) or ":" not in rest:  # its name may hold a colon
+            return _ARCHIVES[kind](Path(rest))
+        place, _, part = rest.rpartition(":")
+        return _ARCHIVES[kind](Path(place), part)
     if os.path.isdir(path):  # Path.is_dir raises for names that are too long
         tables = sorted(path.glob("*.parquet"))
-        if tables and labels is None:
+        if tables and labels is None and not has_images(path):
             return find_parquet(_one_split(tables, path))
         return find_folder(path, labels)
     if "*" in path.name and path.suffix == ".parquet":
@@ -130,7 +136,7 @@ def read_source(
         x, torch.tensor(y), list(source.classes), [source.ids[row] for row in kept]
     )
     skipped = [*source.skipped, *(Skipped(source.ids[row], why) for row, why in bad.items())]
-    return Reading(data, form, skipped)
+    return Reading(data, form, source.features, skipped)
 
 
 def _fitted(x: Tensor, image_size: int | None, form: Form | None) -> tuple[Tensor, Form | None]:

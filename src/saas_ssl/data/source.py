@@ -34,10 +34,16 @@ class Source:
     rows: Chunks | Tensor  # images to decode; or uint8 images (N, C, H, W), float32 features (N, D)
     stamp: str = ""  # of images to decode: changes when their files do
     skipped: Sequence[Skipped] = ()  # what was found but is no row
+    features: Sequence[str] | None = None  # the names of features, if they have any
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.labels):  # of a broken file
             raise ValueError(f"there are {len(self.ids)} rows but {len(self.labels)} labels")
+        for names in (self.ids, self.classes):
+            try:
+                "".join(names).encode()
+            except UnicodeEncodeError:  # better now than when labels.csv is written
+                raise ValueError("a name is not text that can be written as UTF-8") from None
 
 
 def class_names(labels: Iterable[str | None]) -> list[str]:
@@ -51,6 +57,20 @@ def class_names(labels: Iterable[str | None]) -> list[str]:
 def in_chunks(images: Sequence[Encoded]) -> Chunks:
     """A sequence of images, chunk by chunk."""
     return lambda: (images[at : at + CHUNK] for at in range(0, len(images), CHUNK))
+
+
+def in_order(
+    x: Tensor, names: Sequence[str] | None, wanted: Sequence[str] | None, n: int
+) -> Tensor:
+    """The n features that are wanted, by their names where both sides have them."""
+    if names is not None and wanted is not None:
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise ValueError(f"these data have no feature {some(missing)}")
+        return x[:, [names.index(name) for name in wanted]]
+    if x.shape[1] != n:
+        raise ValueError(f"{n} features are needed, but these data have {x.shape[1]}")
+    return x
 
 
 def stamp_of(files: Iterable[Path]) -> str:
