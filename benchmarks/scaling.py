@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py idx:DIR
 
-Prints one JSON line per size, in two interleaved rounds; a tiny network keeps it short.
+Prints one JSON line per size, in interleaved rounds; a tiny network keeps it short.
 """
 
 import argparse
@@ -14,10 +14,11 @@ from pathlib import Path
 
 
 def run(data: str, rows: int, place: Path) -> dict[str, float]:
-    """Label so many rows, 1 in 50 of them labelled, with automatic settings but one iteration."""
+    """Label so many rows, 1 in 50 of them labelled: automatic settings, cut short."""
     out = place / str(rows)
     arguments = [data, "--keep-labels", str(rows // 50), "--unlabelled", str(rows - rows // 50)]
-    arguments += ["--outer-iterations", "1", "--set", "width=4", "--overwrite", "--quiet"]
+    arguments += ["--outer-iterations", "1", "--set", "width=4", "--set", "classifier_epochs=2"]
+    arguments += ["--overwrite", "--quiet"]
     saas = Path(sys.executable).with_name("saas")
     subprocess.run([saas, "label", *arguments, "--out", out], check=True)
     results = json.loads((out / "run.json").read_text())["results"]
@@ -36,9 +37,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data")
     parser.add_argument("--rows", type=int, nargs="+", default=[5_000, 10_000, 20_000])
+    parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        for _ in range(2):
+        for _ in range(arguments.rounds):
             for rows in arguments.rows:
                 print(json.dumps(run(arguments.data, rows, Path(place))), flush=True)
 

@@ -84,15 +84,16 @@ class Model:
     def stream(self, source: Source) -> Iterator[tuple[Tensor, dict[int, str]]]:
         """Chunk by chunk: probabilities of the rows that can be used, and why others cannot.
 
-        The reasons are by the row's number in the source.
+        The reasons are by the row's number in the source. Data of another kind are refused at once.
         """
-        done = 0
-        for x, bad in self._rows(source):
-            f = (
-                predict(self.network, self.preprocessing, x)
-                if len(x)
-                else torch.empty(0, len(self.classes))
-            )
+        return self._scored(self._rows(source))
+
+    def _scored(
+        self, parts: Iterator[tuple[Tensor, dict[int, str]]]
+    ) -> Iterator[tuple[Tensor, dict[int, str]]]:
+        done, none = 0, torch.empty(0, len(self.classes))
+        for x, bad in parts:
+            f = predict(self.network, self.preprocessing, x) if len(x) else none
             yield f, {done + place: reason for place, reason in bad.items()}
             done += len(x) + len(bad)
 
@@ -101,18 +102,21 @@ class Model:
         if self.form is None:
             if not isinstance(rows, Tensor) or rows.ndim != 2:
                 raise ValueError("this model takes features, but these data are images")
-            rows = in_order(rows, source.features, self.features, self.in_shape[0])
-            for block in rows.split(_ROWS_AT_ONCE):
-                good = block.isfinite().all(dim=1)
-                bad = (~good).nonzero().squeeze(1).tolist()
-                yield block[good], dict.fromkeys(bad, "it has NaN or infinite values")
-        elif not isinstance(rows, Tensor):
-            for part in decoded(rows(), self.form, enough_workers(len(source.ids))):
-                yield torch.from_numpy(part.pixels), part.bad
-        elif rows.ndim == 2:
+            ordered = in_order(rows, source.features, self.features, self.in_shape[0])
+            return map(_finite, ordered.split(_ROWS_AT_ONCE))
+        if not isinstance(rows, Tensor):
+            parts = decoded(rows(), self.form, enough_workers(len(source.ids)))
+            return ((torch.from_numpy(part.pixels), part.bad) for part in parts)
+        if rows.ndim == 2:
             raise ValueError("this model takes images, but these data are features")
-        else:
-            yield from ((brought_to(block, self.form), {}) for block in rows.split(_ROWS_AT_ONCE))
+        return ((brought_to(block, self.form), {}) for block in rows.split(_ROWS_AT_ONCE))
+
+
+def _finite(features: Tensor) -> tuple[Tensor, dict[int, str]]:
+    """The rows without NaN or infinite values, and the places of the others."""
+    good = features.isfinite().all(dim=1)
+    bad = (~good).nonzero().squeeze(1).tolist()
+    return features[good], dict.fromkeys(bad, "it has NaN or infinite values")
 
 
 def save(model: Model, directory: Path) -> None:

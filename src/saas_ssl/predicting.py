@@ -3,17 +3,18 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
+from torch import Tensor
 
 from saas_ssl.data.reading import find
-from saas_ssl.data.source import Skipped, Source, counted
+from saas_ssl.data.source import Skipped, counted
 from saas_ssl.labels import LabelRow, inferred_rows, rounded, write_rows
-from saas_ssl.model import Model, load
+from saas_ssl.model import load
 from saas_ssl.progress import counting
 from saas_ssl.runs import current_umask, write_skipped
 
@@ -27,9 +28,9 @@ def predict_into(run: str, data: str, out: str, overwrite: bool, console: Consol
     if out != STDOUT and Path(out).resolve() == Path(data).resolve():
         raise ValueError(f"{out} is the data themselves")
     model, source = load(run), find(data)
-    skipped = list(source.skipped)
+    parts, skipped = model.stream(source), list(source.skipped)
     with counting(console, "labelling rows", len(source.ids)) as progress:
-        write_table(out, label_stream(model, source, skipped, progress), skipped)
+        write_table(out, _rows(parts, source.ids, model.classes, skipped, progress), skipped)
     n = len(source.ids) + len(source.skipped) - len(skipped)
     where = "" if out == STDOUT else f": see {skipped_beside(Path(out))}"
     more = f", {counted(len(skipped), 'file')} skipped{where}" if skipped else ""
@@ -43,16 +44,20 @@ def skipped_beside(out: Path) -> Path:
     return out.with_suffix(".skipped.csv")
 
 
-def label_stream(
-    model: Model, source: Source, skipped: list[Skipped], progress: Callable[[int], None]
+def _rows(
+    parts: Iterator[tuple[Tensor, dict[int, str]]],
+    ids: Sequence[str],
+    classes: Sequence[str],
+    skipped: list[Skipped],
+    progress: Callable[[int], None],
 ) -> Iterator[LabelRow]:
     """One row for each that can be used; the others are added to `skipped`."""
     done = 0
-    for f, bad in model.stream(source):
+    for f, bad in parts:
         rows = range(done, done + len(f) + len(bad))
-        ids = [source.ids[row] for row in rows if row not in bad]
-        yield from inferred_rows(ids, model.classes, f.argmax(dim=1), f)
-        skipped += [Skipped(source.ids[row], reason) for row, reason in bad.items()]
+        kept = [ids[row] for row in rows if row not in bad]
+        yield from inferred_rows(kept, classes, f.argmax(dim=1), f)
+        skipped += [Skipped(ids[row], reason) for row, reason in bad.items()]
         done = rows.stop
         progress(done)
 
