@@ -3,20 +3,32 @@
 import gzip
 import io
 import json
+import re
 import struct
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from numpy.typing import NDArray
 from PIL import Image
 from pyarrow import parquet
 from scipy.io import savemat
 
 Bytes = NDArray[np.uint8]
+
+
+def refusal(action: Callable[[], object]) -> str:
+    """The one line in which something is refused."""
+    with pytest.raises(ValueError, match=re.compile(r".+", re.DOTALL)) as caught:
+        action()
+    message = str(caught.value)
+    assert type(caught.value) is ValueError
+    assert "\n" not in message
+    return message
 
 
 def noise(*shape: int, seed: int = 0) -> Bytes:

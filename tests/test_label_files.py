@@ -1,13 +1,11 @@
-import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from saas_ssl.data.reading import find, read
-from samples import encoded, plain, write, write_plain
+from samples import encoded, plain, refusal, write, write_plain
 
 Spelling = Literal["NFC", "NFD"]
 
@@ -189,16 +187,6 @@ def test_a_bad_label_file_is_refused_with_its_lines(
     assert str(folder.parent / "labels.csv") in message
     for word in words:
         assert word in message
-
-
-def refusal(action: Callable[[], object]) -> str:
-    with pytest.raises(ValueError, match=re.compile(r".+", re.DOTALL)) as caught:
-        action()
-    message = str(caught.value)
-    assert type(caught.value) is ValueError
-    assert "\n" not in message
-    assert len(message) < 1000
-    return message
 
 
 def test_a_line_is_counted_where_the_file_breaks_it(folder: Path) -> None:

@@ -3,7 +3,6 @@ import io
 import json
 import os
 import pickle
-import re
 import struct
 import tracemalloc
 import warnings
@@ -43,6 +42,7 @@ from samples import (
     noise,
     picture,
     plain,
+    refusal,
     tar_gz,
     write,
     write_hugging_face,
@@ -50,15 +50,6 @@ from samples import (
     write_plain,
     write_svhn,
 )
-
-
-def refusal(action: Callable[[], object]) -> str:
-    with pytest.raises(ValueError, match=re.compile(r".+", re.DOTALL)) as caught:
-        action()
-    message = str(caught.value)
-    assert type(caught.value) is ValueError
-    assert "\n" not in message
-    return message
 
 
 def given(source: Source) -> dict[str, str | None]:

@@ -137,27 +137,28 @@ def run_job(
         "review": len(inferred) - accepted,
         **saas_cost,
     }
-    write_run(
-        directory,
-        {
-            **about,
-            "config": problem.settings.model_dump(),
-            "effective_step": problem.effective_step,
-            "seed": problem.seed,
-            "data": {
-                "fingerprint": data.fingerprint(),
-                "classes": list(data.classes),
-                "in_shape": list(data.x.shape[1:]),
-                "labelled": len(problem.training.labelled_rows),
-                "unlabelled": len(data.unlabelled_rows),
-                "validation": len(problem.validation.labelled_rows) if problem.validation else 0,
-                "test": len(truth.test.labelled_rows) if truth.test else 0,
-                "skipped": len(skipped),
-            },
-            "results": results,
-        },
-    )
+    write_run(directory, {**about, **_described(problem, truth, len(skipped)), "results": results})
     return results
+
+
+def _described(problem: Problem, truth: Truth, skipped: int) -> dict[str, Any]:
+    """What run.json says of the settings and the data."""
+    data = problem.data
+    return {
+        "config": problem.settings.model_dump(),
+        "effective_step": problem.effective_step,
+        "seed": problem.seed,
+        "data": {
+            "fingerprint": data.fingerprint(),
+            "classes": list(data.classes),
+            "in_shape": list(data.x.shape[1:]),
+            "labelled": len(problem.training.labelled_rows),
+            "unlabelled": len(data.unlabelled_rows),
+            "validation": len(problem.validation.labelled_rows) if problem.validation else 0,
+            "test": len(truth.test.labelled_rows) if truth.test else 0,
+            "skipped": skipped,
+        },
+    }
 
 
 def _places(data: PartiallyLabelled) -> Tensor:
