@@ -168,5 +168,5 @@ def test_settings_that_are_possible_are_not_refused(
 
 def test_one_row_of_features_is_refused_plainly(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("label,a\nu,1\nu,2\nv,3\nv,4\n,5\n")
-    with pytest.raises(ValueError, match="a step on a single row cannot be normalised"):
+    with pytest.raises(ValueError, match="cannot take a step on a single row"):
         label(tmp_path / "run", Request(data=str(tmp_path / "x.csv")))

@@ -193,7 +193,7 @@ def test_a_network_with_the_wrong_number_of_outputs_is_refused(outputs: int) -> 
 
 
 def test_a_batch_too_small_for_the_network_is_refused_before_any_work() -> None:
-    with pytest.raises(ValueError, match="more than 1 value per channel"):
+    with pytest.raises(ValueError, match="cannot take a step on a single row"):
         prepare(features(), with_(labelled_batch_size=1), seed=0)
 
 

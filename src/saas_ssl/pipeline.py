@@ -116,16 +116,20 @@ def _try_smallest_batches(problem: Problem) -> None:
         N_u // steps_per_epoch(N_u, problem.B),
         N_l // steps_per_epoch(N_l, problem.supervised_B),
     )
-    if smallest == 1 and data.x.ndim == 2:
-        raise ValueError(
-            "a step on a single row cannot be normalised: there must be at least two labelled and "
-            "two unlabelled rows, and batches of two"
-        )
     generator = generator_at(problem.seed, "trial")
     network = problem.new_network(generator).train()
     for name in (settings.augmentation, settings.classifier_augmentation):
-        with global_draws_from(generator):
-            logits = network(_view(problem, name)(data.x[data.rows[:smallest]], generator))
+        rows = _view(problem, name)(data.x[data.rows[:smallest]], generator)
+        try:
+            with global_draws_from(generator):
+                logits = network(rows)
+        except ValueError as error:
+            if smallest > 1:
+                raise
+            raise ValueError(
+                "the network cannot take a step on a single row: there must be at least two "
+                "labelled and two unlabelled rows, and batches of two"
+            ) from error
         if logits.shape != (smallest, data.n_classes):
             raise ValueError(
                 f"the network gives {tuple(logits.shape)} outputs for a batch of {smallest} rows, "
