@@ -3,6 +3,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,13 @@ def chunks_of(images: Sequence[Encoded], size: int = 5) -> Iterator[Sequence[Enc
 
 
 def children() -> set[str]:
-    # Threads have children of their own, so all of them are asked.
-    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
-    return {child for task in tasks for child in (task / "children").read_text().split()}
+    # Threads have children of their own, so all of them are asked. One that has been joined may
+    # still be listed for a moment; its children have gone to another.
+    found = set[str]()
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def test_workers_decode_the_same_in_the_same_order() -> None:
