@@ -59,6 +59,19 @@ def test_workers_decode_the_same_in_the_same_order() -> None:
     assert [part.bad for part in together if part.bad] == [alone[3].bad]
 
 
+def test_workers_need_neither_torch_nor_numpy_for_usual_images(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "script.py",
+        b"import sys\n"
+        b"from saas_ssl.decoding import decode_chunk\n"
+        b"from saas_ssl.images import Form\n"
+        b"part = decode_chunk([open(sys.argv[1], 'rb').read()], Form(8, 8, 3))\n"
+        b"print(len(part.lines), {'numpy', 'torch'} & set(sys.modules))\n",
+    )
+    image = write(tmp_path / "a.jpg", encoded(picture(), "JPEG"))
+    assert run_script(script, str(image), cwd=tmp_path) == "192 set()"
+
+
 def test_workers_decode_every_kind_of_source(tmp_path: Path) -> None:
     data = encoded(plain(33))
     path, array = write(tmp_path / "a.png", data), np.full((8, 8), 33, np.uint8)
@@ -182,6 +195,7 @@ def test_workers_import_nothing_from_the_working_directory(tmp_path: Path) -> No
     script = write(
         tmp_path / "script.py",
         b"import sys\n"
+        b"import numpy  # as every caller has: this process may import what it likes\n"
         b"from saas_ssl.decoding import decoded\n"
         b"from saas_ssl.images import Form\n"
         b"sys.path.insert(0, '')  # as in an interactive session\n"

@@ -1,4 +1,7 @@
-"""One image of any kind -> uint8 pixels of a given form. Imports no torch: workers start fast."""
+"""One image of any kind -> uint8 pixels of a given form.
+
+Imports no torch, and numpy only for the images that need it: workers start fast.
+"""
 
 import io
 import os
@@ -6,13 +9,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
@@ -24,8 +25,19 @@ from PIL import (
     WebPImagePlugin,
 )
 
-Pixels = NDArray[np.uint8]
-Encoded = Path | bytes | Image.Image | NDArray[Any]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Array(Protocol):
+    """A numpy array, or what can pass for one."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+
+Encoded = Path | bytes | Image.Image | Array
 """A file, its bytes, an opened image, or an array (H, W) or (H, W, C)."""
 
 EXTENSIONS = (
@@ -124,27 +136,34 @@ class BadImageError(Exception):
 class Decoded:
     """A chunk of images, decoded."""
 
-    pixels: Pixels  # (n, C, H, W): those that could be used, in order
+    form: Form
+    lines: bytes  # (n, H, C, W): those that could be used, in order
     bad: dict[int, str]  # place in the chunk -> why that image was not
     seen: Seen
+
+    @cached_property
+    def pixels(self) -> "NDArray[np.uint8]":
+        """(n, C, H, W)"""
+        import numpy as np
+
+        shape = (-1, self.form.height, self.form.channels, self.form.width)
+        lines = np.frombuffer(self.lines, np.uint8).reshape(shape)
+        return lines.transpose(0, 2, 1, 3).copy()
 
 
 def decode_chunk(images: Sequence[Encoded], form: Form) -> Decoded:
     """Decode what can be decoded, and say why the rest cannot."""
-    pixels = np.empty((len(images), form.height, form.width, form.channels), np.uint8)
-    bad, kinds, n = dict[int, str](), set[Seen](), 0
+    lines, bad, kinds = list[bytes](), dict[int, str](), set[Seen]()
     with _only_bombs_noticed():
         for place, source in enumerate(images):
             try:
                 image, one = _upright(source, form)
-                pixels[n] = _pixels(image, form)
+                lines.append(_lines(image, form))
             except Exception as error:  # decoders of broken files raise anything
                 bad[place] = _reason(error)
             else:
                 kinds.add(one)
-                n += 1
-    channels_first = np.ascontiguousarray(pixels[:n].transpose(0, 3, 1, 2))
-    return Decoded(channels_first, bad, reduce(or_, kinds, Seen()))
+    return Decoded(form, b"".join(lines), bad, reduce(or_, kinds, Seen()))
 
 
 def look(images: Sequence[Encoded]) -> Seen:
@@ -182,13 +201,13 @@ def _upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
 def _open(source: Encoded) -> Image.Image:
     if isinstance(source, Image.Image):
         return source.copy()  # loading changes it
-    if isinstance(source, np.ndarray):
-        return Image.fromarray(source)
     if isinstance(source, Path):
         with open(source, "rb") as file:
             if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
                 raise BadImageError("the file is larger than 512 MB")
             source = file.read()
+    if not isinstance(source, bytes):
+        return Image.fromarray(source)
     if not source:
         raise BadImageError("the file is empty")
     return Image.open(io.BytesIO(source), formats=_FORMATS)
@@ -203,7 +222,7 @@ def _only_bombs_noticed() -> Iterator[None]:
         yield
 
 
-def _pixels(image: Image.Image, form: Form) -> Pixels:
+def _lines(image: Image.Image, form: Form) -> bytes:
     """Bring an upright image to the form: its short side scaled, its centre kept."""
     image = _convert(image, form)
     if image.size != (form.width, form.height):
@@ -216,7 +235,7 @@ def _pixels(image: Image.Image, form: Form) -> Pixels:
             (across, down, width - across, height - down),
             reducing_gap=2.0,
         )
-    return np.asarray(image).reshape(form.height, form.width, form.channels)
+    return image.tobytes("raw", "L" if form.channels == 1 else "RGB;L")  # ;L: (H, C, W)
 
 
 def _convert(image: Image.Image, form: Form) -> Image.Image:
@@ -226,7 +245,7 @@ def _convert(image: Image.Image, form: Form) -> Image.Image:
         # Floating-point images up to 1 have their white there.
         white = 1.0 if image.mode == "F" and deep.max() <= 1.0 else float(form.white)
         scaled = (deep * (255.0 / white)).clip(0.0, 255.0).round()
-        image = Image.fromarray(scaled.astype(np.uint8))
+        image = Image.fromarray(scaled.astype("uint8"))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white_sheet = Image.new("RGBA", image.size, "white")
@@ -235,8 +254,10 @@ def _convert(image: Image.Image, form: Form) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _values(image: Image.Image) -> NDArray[np.float32]:
+def _values(image: Image.Image) -> "NDArray[np.float32]":
     """The numbers of a deep image; pixels without a value are black."""
+    import numpy as np
+
     values = np.asarray(image).astype(np.float32)
     return np.nan_to_num(values, copy=False, posinf=0.0, neginf=0.0)
 
