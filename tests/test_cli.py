@@ -129,13 +129,13 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not list(tmp_path.glob(".run.*.partial/metrics.jsonl")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
