@@ -37,7 +37,7 @@ class Array(Protocol):
     def __array_interface__(self) -> dict[str, Any]: ...
 
 
-Encoded = Path | bytes | Image.Image | Array
+Encoded = str | Path | bytes | Image.Image | Array
 """A file, its bytes, an opened image, or an array (H, W) or (H, W, C)."""
 
 EXTENSIONS = (
@@ -201,7 +201,7 @@ def _upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
 def _open(source: Encoded) -> Image.Image:
     if isinstance(source, Image.Image):
         return source.copy()  # loading changes it
-    if isinstance(source, Path):
+    if isinstance(source, str | Path):
         with open(source, "rb") as file:
             if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
                 raise BadImageError("the file is larger than 512 MB")

@@ -65,9 +65,9 @@ class Model:
         if isinstance(rows, Tensor | np.ndarray):
             source = Source([""] * len(rows), [None] * len(rows), self.classes, as_rows(rows))
         else:
-            images = [Path(row) if isinstance(row, str) else row for row in rows]
+            images = list(rows)
             source = Source(
-                [str(row) for row in rows], [None] * len(images), self.classes, in_chunks(images)
+                [str(row) for row in images], [None] * len(images), self.classes, in_chunks(images)
             )
         parts = [np.empty((0, len(self.classes)), np.float32)]
         for chunk, bad in self.stream(source):

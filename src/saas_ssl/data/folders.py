@@ -8,7 +8,7 @@ from saas_ssl.data.source import (
     Skipped,
     Source,
     class_names,
-    in_chunks,
+    files_below,
     same_text,
     shown,
     some,
@@ -34,10 +34,7 @@ def find_folder(folder: Path, labels: Path | None = None) -> Source:
     if not ids:
         raise ValueError(f"there are no images below {folder} (known are {', '.join(EXTENSIONS)})")
     given = _folder_labels(ids) if labels is None else _file_labels(labels, folder, ids, skipped)
-    files = [folder / id_ for id_ in ids]
-    return Source(
-        ids, given, class_names(given), in_chunks(files), stamp_of(files), skipped=skipped
-    )
+    return _source(folder, ids, given, skipped)
 
 
 def find_paths(table: Table) -> Source:
@@ -46,15 +43,25 @@ def find_paths(table: Table) -> Source:
     for name, (label, line) in _read_labels(table, required=("path",)).items():
         id_ = name if os.path.isabs(name) else _relative(name, table.path.parent)
         _enter(labels, id_, label, line, table.path)
-    files = [table.path.parent / id_ for id_ in labels]
-    missing = [id_ for id_, file in zip(labels, files, strict=True) if not os.path.isfile(file)]
+    folder = table.path.parent
+    missing = [id_ for id_ in labels if not os.path.isfile(os.path.join(folder, id_))]
     if missing:
         raise ValueError(
             f"{table.path} names files that do not exist: "
             f"{some([f'line {labels[id_][1]} ({shown(id_)})' for id_ in missing])}"
         )
     given = [label for label, _ in labels.values()]
-    return Source(list(labels), given, class_names(given), in_chunks(files), stamp_of(files))
+    return _source(folder, list(labels), given)
+
+
+def _source(
+    folder: Path,
+    ids: Sequence[str],
+    given: Sequence[str | None],
+    skipped: Sequence[Skipped] = (),
+) -> Source:
+    stamp = stamp_of(os.path.join(folder, id_) for id_ in ids)
+    return Source(ids, given, class_names(given), files_below(folder, ids), stamp, skipped)
 
 
 def _files_below(folder: Path) -> Iterator[str]:

@@ -59,6 +59,14 @@ def in_chunks(images: Sequence[Encoded]) -> Chunks:
     return lambda: (images[at : at + CHUNK] for at in range(0, len(images), CHUNK))
 
 
+def files_below(folder: Path, ids: Sequence[str]) -> Chunks:
+    """Files by their paths from a folder, chunk by chunk: no memory for a million paths."""
+    return lambda: (
+        [os.path.join(folder, id_) for id_ in ids[at : at + CHUNK]]
+        for at in range(0, len(ids), CHUNK)
+    )
+
+
 def in_order(
     x: Tensor, names: Sequence[str] | None, wanted: Sequence[str] | None, n: int
 ) -> Tensor:
@@ -73,7 +81,7 @@ def in_order(
     return x
 
 
-def stamp_of(files: Iterable[Path]) -> str:
+def stamp_of(files: Iterable[str | Path]) -> str:
     """Where files are, how large they are and when they were written last."""
     digest = hashlib.sha256(os.fsencode(os.getcwd()))  # paths may be relative to it
     for file in files:
