@@ -59,7 +59,9 @@ def test_phase_one_equals_the_reference(
     P_u = start(len(u)).numpy()
     for outer in run(**chosen, schedule=shape):
         w = small_network(generator_at(7, "weights", outer.m))
-        batches = two_streams(len(u), len(l), B, 5, generator_at(7, "batches", outer.m))
+        batches = two_streams(
+            len(u), len(l), steps_per_epoch(len(u), B), 5, generator_at(7, "batches", outer.m)
+        )
         steps = T * steps_per_epoch(len(u), B)
         expected = reference.outer_iteration(
             data.x[u].numpy(),
@@ -91,7 +93,7 @@ def test_phase_two_equals_the_reference() -> None:
     P_u = start(len(u))
     w = small_network(generator_at(7, "classifier weights"))
     sgd = reference.Sgd([p.detach().numpy().copy() for p in w.parameters()], 0.9)
-    batches = two_streams(len(u), len(l), 10, 5, generator_at(7, "classifier batches"))
+    batches = two_streams(len(u), len(l), 4, 5, generator_at(7, "classifier batches"))
     rate = fixed_length(0.2, 3, triangular)
     epochs = phase_two(
         data, P_u, small_network, identity_view, seed=7, rate=rate, weight_decay=0.01, B=10, B_l=5

@@ -4,7 +4,6 @@ The numbers in the right margin are the line numbers of Algorithm 1. Policy (dev
 progress, files) belongs to the caller; docs/paper-map.md lists every deviation from the paper.
 """
 
-import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,16 +17,18 @@ from saas_ssl.augment import View
 from saas_ssl.batches import steps_per_epoch, two_streams
 from saas_ssl.checks import (
     check_batch,
+    check_finite,
     check_labels,
     check_numbers,
     check_phase_one,
     check_posterior,
 )
 from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.descent import add_noise_, descend_, set_rate_
+from saas_ssl.descent import Descent, add_noise_
+from saas_ssl.host import ALONE, Host
 from saas_ssl.losses import cross_entropy, entropy, log_softmax
-from saas_ssl.networks import NewNetwork
-from saas_ssl.posterior import changed_share, gaussian_posterior, hard_labels, is_stable
+from saas_ssl.networks import NewNetwork, copied_state
+from saas_ssl.posterior import gaussian_posterior, hard_labels, is_stable, outer_means
 from saas_ssl.randomness import generator_at, global_draws_from
 from saas_ssl.schedules import Rate, Schedule, constant
 from saas_ssl.simplex import project
@@ -51,6 +52,7 @@ class Epoch:
 
     n: int  # 0 for the first
     w: nn.Module  # the network itself: it trains on when the next epoch is asked for
+    sgd: Descent  # ... and how: its state is what a checkpoint needs
     rate: float  # learning rate
     loss: float  # training loss, mean over both half-steps
     score: float  # what later learning rates depend on; higher is better
@@ -80,6 +82,7 @@ def phase_one(
     patience: int = 3,
     P_u: Tensor | None = None,
     changes: Sequence[float] = (),
+    host: Host = ALONE,
 ) -> Generator[Outer, None, Tensor]:
     """P_u = argmin L_T(P_u): the posterior under which fresh networks learn fastest (Eq. 4).
 
@@ -87,44 +90,43 @@ def phase_one(
     To continue after outer iteration m, give its `P_u` and the `changes` of iterations 0..m.
     """
     x, K, u, l = data.x, data.n_classes, data.unlabelled_rows, data.labelled_rows  # noqa: E741
-    B_l = min(B, len(l)) if B_l is None else B_l
-    alpha = 0.5 / K if alpha is None else alpha
-    options = {"weights": weights, "update": update, "gradient_at": gradient_at}
-    check_phase_one(data, P_u, changes, T, B, B_l, alpha, patience, **options)
+    B_l, alpha = min(B, len(l)) if B_l is None else B_l, 0.5 / K if alpha is None else alpha
+    check_phase_one(data, P_u, changes, T, B, B_l, alpha, patience, weights, update, gradient_at)
     check_numbers(eta_w=eta_w, eta_P=eta_P, beta=beta, momentum=momentum, langevin=langevin)
     if P_u is None:
         P_u = gaussian_posterior(len(u), K, alpha, generator_at(seed, "posterior"))  #             1
     P_u = P_u if changes else project(P_u, alpha)  # (one to continue from is projected already)   5
-    P_l, S, changes = one_hot(data.y[l], K).to(P_u), T * steps_per_epoch(len(u), B), list(changes)
+    P_l, steps = one_hot(data.y[l], K).to(P_u), host.steps or steps_per_epoch(len(u), B)
     while (m := len(changes)) < M and not is_stable(changes, tolerance, patience):  #              4
         w = new_network(generator_at(seed, "weights", m if weights == "resample" else 0))  #       6
-        dP_u = torch.zeros_like(P_u)  #                                                            7
-        sgd = torch.optim.SGD(w.train().parameters(), eta_w, momentum)
-        batches = two_streams(len(u), len(l), B, B_l, generator_at(seed, "batches", m))
+        dP_u, S = torch.zeros_like(P_u), T * steps  #                                              7
         views, noise = generator_at(seed, "views", m), generator_at(seed, "noise", m)
+        sgd = Descent(w.train(), momentum, m, dP_u, (views, noise), scaling=host.loss_scaling)
+        batches = two_streams(len(u), len(l), steps, B_l, generator_at(seed, "batches", m))
         with global_draws_from(generator_at(seed, "layers", m)):
-            for t, (i, j) in enumerate(islice(batches, S)):  #                                     9
-                set_rate_(sgd, eta := eta_w * schedule((t + 0.5) / S))
+            sgd.restore(host.inside)
+            for t, (i, j) in islice(enumerate(batches), sgd.t, S):  #                              9
+                sgd.set_rate(eta := eta_w * schedule((t + 0.5) / S))
                 x_u, x_l = augment(x[u[i]], views), augment(x[l[j]], views)
                 log_f = log_softmax(w(x_u))
                 loss_u = cross_entropy(log_f, P_u[i]) + beta * entropy(log_f)
                 if update == "joint":
-                    descend_(sgd, loss_u + cross_entropy(log_softmax(w(x_l)), P_l[j]))
+                    sgd.descend(loss_u + cross_entropy(log_softmax(w(x_l)), P_l[j]))
                 else:
-                    descend_(sgd, loss_u)  #                                                      10
-                    descend_(sgd, cross_entropy(log_softmax(w(x_l)), P_l[j]))  #                  11
+                    sgd.descend(loss_u)  #                                                        10
+                    sgd.descend(cross_entropy(log_softmax(w(x_l)), P_l[j]))  #                    11
                 add_noise_(w, langevin * eta, noise)
                 if gradient_at == "after":
                     with torch.no_grad():
                         log_f = log_softmax(w(x_u))
                 dP_u[i] -= log_f.detach().to(dP_u) / B  #                                         12
-        cumulative_loss = (P_u * dP_u).sum(dtype=torch.float64).item() * B / (T * len(u))
-        if not math.isfinite(cumulative_loss):
-            raise ValueError(f"training diverged in outer iteration {m}: lower weight_lr (eta_w)")
-        before, P_u = P_u, project(P_u - eta_P * dP_u, alpha)  #                               15, 5
-        changes.append(changed_share(before, P_u))
-        w_T = {name: tensor.detach().clone() for name, tensor in w.state_dict().items()}
-        yield Outer(m, P_u, dP_u, cumulative_loss, changes[-1], w_T)
+                host.after_step(sgd.counted())
+        dP_u = host.average(dP_u)
+        P_u, before = project(P_u - eta_P * dP_u, alpha), P_u  #                               15, 5
+        loss, changed = host.over_rows(outer_means(before, P_u, dP_u * (B / T))).tolist()
+        check_finite(loss, f"outer iteration {m}", "weight_lr (eta_w)")
+        changes = [*changes, changed]
+        yield Outer(m, P_u, dP_u, loss, changed, copied_state(w))
     return P_u
 
 
@@ -141,10 +143,13 @@ def phase_two(
     B: int = 100,
     B_l: int | None = None,
     score: Callable[[nn.Module, float], float] = lambda _w, loss: -loss,
+    scores: Sequence[float] = (),
+    host: Host = ALONE,
 ) -> Iterator[Epoch]:
     """w = argmin ℓ(x_u, argmax P_u; w) + ℓ(x_l, y_l; w): an ordinary classifier, epoch by epoch.
 
     Without a posterior the labelled rows stand in for the unlabelled ones: the supervised baseline.
+    To continue after epoch n, give the `scores` of epochs 0..n and the host the state of its `sgd`.
     """
     x, K, l = data.x, data.n_classes, data.labelled_rows  # noqa: E741
     u, y_u = (l, data.y[l]) if P_u is None else (data.unlabelled_rows, hard_labels(P_u))  #       18
@@ -156,23 +161,25 @@ def phase_two(
         check_posterior(P_u, len(u), K)
     y_u, y_l = one_hot(y_u, K), one_hot(data.y[l], K)
     w = new_network(generator_at(seed, "classifier weights"))  #                                  20
-    sgd = torch.optim.SGD(w.parameters(), 0.0, momentum, weight_decay=weight_decay)
-    batches = two_streams(len(u), len(l), B, B_l, generator_at(seed, "classifier batches"))
-    views, layers = (generator_at(seed, f"classifier {what}") for what in ("views", "layers"))
-    S, scores = steps_per_epoch(len(u), B), list[float]()
+    views, total = generator_at(seed, "classifier views"), next(w.parameters()).new_zeros(())
+    S, scores = host.steps or steps_per_epoch(len(u), B), list(scores)
+    sgd = Descent(w, momentum, len(scores), total, (views,), weight_decay, host.loss_scaling)
+    batches = two_streams(len(u), len(l), S, B_l, generator_at(seed, "classifier batches"))
+    batches = islice(batches, len(scores) * S, None)
     while (eta := rate(scores)) > 0:  #                                                           19
-        set_rate_(sgd, eta)
-        w.train()
-        total = torch.zeros(())
-        with global_draws_from(layers):
-            for i, j in islice(batches, S):
+        with global_draws_from(generator_at(seed, "classifier layers", n := len(scores))):
+            w.train()
+            sgd.set_rate(eta)
+            sgd.restore(host.inside)
+            for i, j in islice(batches, sgd.t, S):
                 for x_b, y_b in ((x[u[i]], y_u[i]), (x[l[j]], y_l[j])):
                     log_f = log_softmax(w(augment(x_b, views)))
                     loss = cross_entropy(log_f, y_b.to(log_f))
-                    descend_(sgd, loss)  #                                                    21, 22
-                    total = total.to(loss) + loss.detach()
-        mean_loss = total.item() / (2 * S)
-        if not math.isfinite(mean_loss):
-            raise ValueError(f"training diverged in epoch {len(scores)}: lower classifier_lr")
+                    sgd.descend(loss)  #                                                      21, 22
+                    sgd.sum += loss.detach()
+                host.after_step(sgd.counted())
+        mean_loss = host.over_rows(sgd.sum / (2 * S)).item()
+        check_finite(mean_loss, f"epoch {n}", "classifier_lr")
         scores.append(score(w.eval(), mean_loss))
-        yield Epoch(len(scores) - 1, w, eta, mean_loss, scores[-1])
+        sgd.begin(n + 1)
+        yield Epoch(n, w, sgd, eta, mean_loss, scores[-1])

@@ -1,6 +1,6 @@
-"""Large tensors by blocks of rows: extra memory that does not grow with the number of rows."""
+"""Large tensors by blocks of rows, so that extra memory does not grow; many by their names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
@@ -14,3 +14,17 @@ def in_blocks(x: Tensor, rows: Tensor | None = None) -> Iterator[Tensor]:
         yield from x.split(size)
     else:
         yield from (x[block] for block in rows.split(size))
+
+
+def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors with names that begin so."""
+    return {prefix + name: tensor for name, tensor in tensors.items()}

@@ -19,7 +19,9 @@ def check_phase_one(
     B_l: int,
     alpha: float,
     patience: int,
-    **options: str,
+    weights: str,
+    update: str,
+    gradient_at: str,
 ) -> None:
     """Raise ValueError unless Phase I can start."""
     N_u, K = len(data.unlabelled_rows), data.n_classes
@@ -33,13 +35,13 @@ def check_phase_one(
         raise ValueError(f"inner_epochs (T) must be at least 1, not {T}")
     if patience < 1:
         raise ValueError(f"patience must be at least 1, not {patience}")
-    for name, allowed in (
-        ("weights", ("resample", "reset")),
-        ("update", ("alternate", "joint")),
-        ("gradient_at", ("before", "after")),
+    for name, value, allowed in (
+        ("weights", weights, ("resample", "reset")),
+        ("update", update, ("alternate", "joint")),
+        ("gradient_at", gradient_at, ("before", "after")),
     ):
-        if options[name] not in allowed:
-            raise ValueError(f"{name} must be {allowed[0]} or {allowed[1]}, not {options[name]}")
+        if value not in allowed:
+            raise ValueError(f"{name} must be {allowed[0]} or {allowed[1]}, not {value}")
     if P_u is not None:
         check_posterior(P_u, N_u, K)
     elif changes:
@@ -51,6 +53,12 @@ def check_numbers(**numbers: float) -> None:
     for name, value in numbers.items():
         if not 0.0 <= value < math.inf:
             raise ValueError(f"{name} must be a number of at least 0, not {value:g}")
+
+
+def check_finite(loss: float, place: str, rate: str) -> None:
+    """Raise ValueError if training has diverged."""
+    if not math.isfinite(loss):
+        raise ValueError(f"training diverged in {place}: lower {rate}")
 
 
 def check_posterior(P_u: Tensor, N_u: int, K: int) -> None:

@@ -1,9 +1,10 @@
-"""The command line, thin: `saas demo`, `saas label`, `saas predict`."""
+"""The command line, thin: `saas demo`, `saas label`, `saas predict`, `saas status`."""
 
 import inspect
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -15,6 +16,8 @@ from saas_ssl.presets import PRESETS, Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
+_STARTED = time.monotonic()  # a budget counts from here
+
 app = typer.Typer(
     help="Label the rest: a few labels in, all labels and a classifier out.",
     no_args_is_help=True,
@@ -24,10 +27,39 @@ app = typer.Typer(
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier run wrote.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+_HOW = "How it is computed"
 Threads = Annotated[
-    int,
+    int | None,
     typer.Option(
-        min=1, max=1024, help="More are faster only where no other program needs the cores."
+        min=1,
+        max=1024,
+        show_default="1",
+        help="Of each process; more are faster only where no other program needs the cores.",
+        rich_help_panel=_HOW,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|cpu|cuda|cuda:1|mps", show_default="auto", help="", rich_help_panel=_HOW
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        show_default="1",
+        help="Processes on this machine, each with a trajectory of its own.",
+        rich_help_panel=_HOW,
+    ),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Fit the run to 90s, 20m, 1.5h or 2d, reading and writing included.",
+        rich_help_panel=_HOW,
     ),
 ]
 
@@ -44,16 +76,34 @@ def demo(
         Path | None, typer.Option(help="Run directory; default: runs/demo, runs/demo-2, ...")
     ] = None,
     overwrite: Overwrite = False,
-    threads: Threads = 1,
+    budget: Budget = None,
+    workers: Workers = None,
+    device: Device = None,
+    threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Label 1,297 of scikit-learn's digits from 50 given labels, and test on 450 others."""
-    from saas_ssl.labelling import Request, label_into
+    from saas_ssl.budget import seconds_of
+    from saas_ssl.labelling import Request
     from saas_ssl.runs import free_name
+    from saas_ssl.session import label_into
+    from saas_ssl.task import Execution, Task
 
-    request = Request(data="digits:train", keep_labels=50, test="digits:test")
-    out = out or free_name(Path("runs/demo"))
-    label_into(out, overwrite, request, PRESETS["digits"], {}, seed, _console(threads, quiet))
+    how = {"workers": workers, "device": device, "threads": threads}
+    task = Task(
+        out=out or free_name(Path("runs/demo")),
+        request=Request(data="digits:train", keep_labels=50, test="digits:test"),
+        preset="digits",
+        seed=seed,
+        execution=Execution(**_given(how)),
+        budget=None if budget is None else seconds_of(budget),
+    )
+    label_into(task, _console(quiet), overwrite, started=_STARTED)
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Those that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -111,6 +161,14 @@ def label(
         Path | None, typer.Option(help="Run directory; default: runs/label, runs/label-2, ...")
     ] = None,
     overwrite: Overwrite = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the run in --out where it was interrupted; with no other arguments, "
+            "exactly as it was begun.",
+        ),
+    ] = False,
     preset: Annotated[
         str | None,
         typer.Option(help=f"automatic (from the data), {', '.join(PRESETS)}.", metavar="NAME"),
@@ -142,16 +200,59 @@ def label(
         typer.Option(help="run.json of an earlier run: do the same again, but for what is given."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed, other draws; default: 0.")] = None,
-    threads: Threads = 1,
+    budget: Budget = None,
+    workers: Workers = None,
+    parallel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="trajectories|data",
+            show_default="trajectories",
+            help="What several processes do: trajectories of their own, or one together, each "
+            "with its share of the rows.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    device: Device = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="fp32|bf16|fp16",
+            show_default="fp32",
+            help="Of the layers of networks.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    compile_: Annotated[
+        bool | None,
+        typer.Option(
+            "--compile",
+            help="Compile the networks first: minutes, then faster.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    threads: Threads = None,
+    checkpoint_every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            show_default="2m",
+            help="How much work a crash may cost, within an outer iteration or epoch.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="tensorboard", help="Write metrics and images there, too."),
+    ] = None,
     quiet: Quiet = False,
     **parameters: Any,
 ) -> None:
     """Infer the labels of all rows of DATA from those of a few, and train a classifier."""
-    from saas_ssl.labelling import Request, label_into, repeated, setting
-    from saas_ssl.presets import named_preset
-    from saas_ssl.runs import free_name
+    from saas_ssl.labelling import setting
+    from saas_ssl.session import label_into
+    from saas_ssl.task import ask
 
-    asked: dict[str, Any] = {
+    request = {
         "data": data,
         "labels": labels,
         "image_size": image_size,
@@ -159,22 +260,42 @@ def label(
         "unlabelled": unlabelled,
         "test": test,
     }
-    asked = {name: value for name, value in asked.items() if value is not None}
-    given = {name: value for name, value in parameters.items() if value is not None}
-    given |= dict(map(setting, set_ or []))
-    base = None
-    if config is not None:
-        earlier, base, earlier_seed = repeated(config)
-        asked = {**earlier.model_dump(), **asked}
-        seed = earlier_seed if seed is None else seed
-    elif data is None:
+    execution = {
+        "workers": workers,
+        "parallel": parallel,
+        "precision": precision,
+        "compile": compile_,
+        "device": device,
+        "threads": threads,
+    }
+    if data is None and config is None and not resume:
         raise typer.BadParameter(
             "name the data, or an earlier run with --config", param_hint="DATA"
         )
-    if preset is not None:
-        base = None if preset == "automatic" else named_preset(preset)
-    out, console = out or free_name(Path("runs/label")), _console(threads, quiet)
-    label_into(out, overwrite, Request(**asked), base, given, seed or 0, console)
+    task, goes_on = ask(
+        out=out,
+        resume=resume,
+        request=_given(request),
+        preset=preset,
+        config=config,
+        given=_given(parameters) | dict(map(setting, set_ or [])),
+        seed=seed,
+        execution=_given(execution),
+        budget=budget,
+        checkpoint_every=checkpoint_every,
+        log=log,
+    )
+    label_into(task, _console(quiet), overwrite, goes_on, _STARTED)
+
+
+@app.command()
+def status(run: Annotated[Path, typer.Argument(help="Run directory of saas label.")]) -> None:
+    """Say where a run is, from its files, while it runs or after."""
+    from saas_ssl.runs import is_running
+    from saas_ssl.status import status
+
+    for line in status(run, is_running(run), time.time()):
+        _console(quiet=False).print(line)
 
 
 @app.command()
@@ -183,21 +304,22 @@ def predict(
     data: Annotated[str, typer.Argument(help="New data of any kind that saas label reads.")],
     out: Annotated[str, typer.Option(help="A .csv or .parquet file, or - for standard output.")],
     overwrite: Overwrite = False,
-    threads: Threads = 1,
+    threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Label new data with the classifier of a run."""
+    import torch
+
     from saas_ssl.predicting import STDOUT, predict_into
 
-    predict_into(run, data, out, overwrite, _console(threads, quiet, stderr=out == STDOUT))
+    torch.set_num_threads(threads or 1)
+    predict_into(run, data, out, overwrite, _console(quiet, stderr=out == STDOUT))
 
 
-def _console(threads: int, quiet: bool, stderr: bool = False) -> "Console":
-    """Where to print; torch gets its threads here, once."""
-    import torch  # heavy imports only where a command needs them
-    from rich.console import Console
+def _console(quiet: bool, stderr: bool = False) -> "Console":
+    """Where to print."""
+    from rich.console import Console  # heavy imports only where a command needs them
 
-    torch.set_num_threads(threads)
     return Console(
         quiet=quiet, stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True
     )
@@ -209,12 +331,16 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:
         sys.exit(f"saas: {' '.join(str(error).splitlines())}")
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
+    except Exception as error:
+        if (code := getattr(error, "exit_code", None)) is not None:
+            sys.exit(code)  # told to stop, and has said how to go on
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
         sys.exit("saas: there is not enough memory for this")

@@ -1,8 +1,8 @@
 """One whole run: the supervised baseline and both phases, measured, shown and written down."""
 
-import time
+import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,38 +10,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saas_ssl.algorithm import Epoch
+from saas_ssl.algorithm import Epoch, Outer
+from saas_ssl.batches import steps_per_epoch
+from saas_ssl.blocks import below, under
+from saas_ssl.budget import AVERAGED_EPOCHS, ENDLESS, Deadline
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.source import Skipped
 from saas_ssl.images import Form
+from saas_ssl.journal import Journal
 from saas_ssl.labels import ACCEPT_FROM, label_rows, write_labels
 from saas_ssl.model import Model, save
+from saas_ssl.networks import copied_state, unwrapped
 from saas_ssl.pipeline import (
     Problem,
     error_rate,
     infer_posterior,
     initial_posterior,
     predict,
-    supervised_epochs,
     train_classifier,
     train_supervised,
     wrong_rows,
 )
 from saas_ssl.posterior import hard_labels
-from saas_ssl.progress import Display
 from saas_ssl.randomness import generator_at
 from saas_ssl.runs import (
     LABELS_FILE,
     POSTERIOR_FILE,
     SKIPPED_FILE,
-    append_metrics,
     save_tensors,
     write_run,
     write_skipped,
 )
 from saas_ssl.summary import inner_loop_too_short
-
-_AVERAGED_EPOCHS = 5
 
 
 @dataclass(frozen=True)
@@ -52,71 +52,41 @@ class Truth:
     test: PartiallyLabelled | None = None  # touched once, at the end
 
 
-class Part:
-    """The cost and the metrics of one part of a run: the baseline, or SaaS."""
-
-    def __init__(self, directory: Path, display: Display) -> None:
-        self.image_passes = 0
-        self._directory, self._display, self._start = directory, display, time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Since this part began."""
-        return round(time.monotonic() - self._start, 3)
-
-    def note(self, phase: str, passes: int, line: str = "", **fields: Any) -> None:
-        """An outer iteration or epoch has ended: a line of metrics, and progress for people."""
-        self.image_passes += passes
-        costs = {"image_passes": self.image_passes, "seconds": self.seconds}
-        append_metrics(self._directory, {"phase": phase, **fields, **costs})
-        self._display.advance(passes, line)
-
-
-def total_image_passes(problem: Problem) -> int | None:
-    """Images that the whole run takes through networks; unknown if phase two has no set length."""
-    settings = problem.settings
-    if settings.classifier_schedule == "halving":
-        return None
-    return (
-        problem.passes(settings.outer_iterations * settings.inner_epochs)
-        + problem.passes(settings.classifier_epochs)
-        + problem.supervised_passes(supervised_epochs(problem))
-    )
-
-
 def run_job(
     problem: Problem,
     truth: Truth,
     directory: Path,
-    display: Display,
+    journal: Journal,
     about: Mapping[str, Any],
+    deadline: Deadline | None = None,
     form: Form | None = None,
     features: Sequence[str] | None = None,
     skipped: Sequence[Skipped] = (),
-) -> dict[str, Any]:
-    """Do everything, write the run directory, and return the results.
+) -> dict[str, Any] | None:
+    """Do everything that is not done yet, write the run directory, and return the results.
 
-    `about` is what run.json says of the request; `form` is that of the images, or `features` the
-    names of features, and `skipped` what could not be used.
+    `about` is what run.json says besides them; `form` is that of the images, or `features` the
+    names of features, and `skipped` what could not be used. Ranks that share the rows all call it,
+    and only the first one writes and returns anything.
     """
-    data = problem.data
-    display.begin("supervised baseline")
-    part = Part(directory, display)
-    baseline = _train_baseline(problem, part)
-    supervised_cost = {"image_passes": part.image_passes, "seconds": part.seconds}
-
-    part = Part(directory, display)
-    display.begin("phase one: labels")
-    P_u, inner_error = _infer(problem, truth, part)
+    data, ranks, display = problem.data, problem.ranks, journal.display
+    _show_what_is_done(problem, journal)
+    if journal.is_new:
+        journal.save()  # from here on there is something to go on with
+    baseline = _train_baseline(problem, journal)
+    P_u = _infer(problem, truth, journal, deadline, directory)
     inner = {
-        "error": inner_error,
+        "error": journal.facts["inner_error"],
         "supervised_error": error_rate(baseline, problem.preprocessing, problem.probe),
         "rows": len(problem.probe.labelled_rows),
     }
     display.say(inner_loop_too_short(inner, problem.settings.inner_epochs))
-    display.begin("phase two: classifier")
-    classifier, f_u = _train_classifier(problem, P_u, part)
-    saas_cost = {"image_passes": part.image_passes, "seconds": part.seconds}
+    classifier, f_u = _train_classifier(problem, P_u, journal, deadline)
+    saas_cost = journal.cost()
+    N_u = len(data.unlabelled_rows)
+    P_u, f_u = ranks.all_rows(P_u.cpu(), N_u), ranks.all_rows(f_u, N_u)
+    if ranks.rank:
+        return None
 
     inferred = hard_labels(P_u)
     write_labels(directory / LABELS_FILE, label_rows(data, inferred, f_u))
@@ -125,7 +95,7 @@ def run_job(
     write_skipped(directory / SKIPPED_FILE, skipped)
     accepted = int((f_u.gather(1, inferred[:, None]).double() >= ACCEPT_FROM).sum())
     results = {
-        "supervised": {**_errors(problem, baseline, truth), **supervised_cost},
+        "supervised": {**_errors(problem, baseline, truth), **journal.facts["costs"]["supervised"]},
         "saas": {
             "unlabelled_error": _wrong(inferred, truth.unlabelled),
             "classifier_unlabelled_error": _wrong(f_u.argmax(dim=1), truth.unlabelled),
@@ -135,13 +105,32 @@ def run_job(
         "validation": _compared(problem, baseline, classifier),
         "accepted": accepted,
         "review": len(inferred) - accepted,
+        "outer_iterations": len(journal.facts["changes"]),
+        "bytes_sent": ranks.sent,
         **saas_cost,
     }
-    write_run(directory, {**about, **_described(problem, truth, len(skipped)), "results": results})
+    write_run(directory, {**about, "results": results})
     return results
 
 
-def _described(problem: Problem, truth: Truth, skipped: int) -> dict[str, Any]:
+def take_part(problem: Problem, journal: Journal, deadline: Deadline | None) -> None:
+    """Run trajectories for rank 0, which does everything else."""
+    journal.begin("one", 0)
+    for _ in _outers(problem, journal, initial_posterior(problem), deadline):
+        pass
+
+
+def _show_what_is_done(problem: Problem, journal: Journal) -> None:
+    """What an earlier process did is on the bars from the start."""
+    facts = journal.facts
+    journal.display.resume("supervised", facts["costs"]["supervised"]["image_passes"])
+    one = problem.passes(problem.settings.inner_epochs * len(facts["changes"])) * problem.ranks.size
+    journal.display.resume("one", one)
+    if facts["stage"] == "two":
+        journal.display.resume("two", problem.passes(len(facts["scores"])) * _sharing(problem))
+
+
+def describe(problem: Problem, truth: Truth, skipped: int) -> dict[str, Any]:
     """What run.json says of the settings and the data."""
     data = problem.data
     return {
@@ -171,7 +160,7 @@ def _model(
 ) -> Model:
     settings = problem.settings
     return Model(
-        classifier,
+        unwrapped(classifier),
         settings.network,
         settings.width,
         tuple(problem.data.x.shape[1:]),
@@ -199,50 +188,145 @@ def _compared(
     }
 
 
-def _train_baseline(problem: Problem, part: Part) -> nn.Module:
-    for epoch in train_supervised(problem):
-        part.note("supervised", problem.supervised_passes(), **_epoch_fields(epoch))
-    return epoch.w
-
-
-def _infer(problem: Problem, truth: Truth, part: Part) -> tuple[Tensor, float | None]:
-    """The posterior, and how wrong the network of the last inner loop ended."""
-    P_u, M, inner_error = initial_posterior(problem), problem.settings.outer_iterations, None
+def _train_baseline(problem: Problem, journal: Journal) -> nn.Module:
+    """The supervised baseline, trained now or by an earlier process."""
     network = problem.new_network(generator_at(problem.seed, "probe"))
-    for outer in infer_posterior(problem, P_u):
-        P_u = outer.P_u
-        wrong = _wrong(hard_labels(P_u), truth.unlabelled)
-        network.load_state_dict(outer.w)
-        inner_error = error_rate(network, problem.preprocessing, problem.probe)
-        part.note(
-            "one",
-            problem.passes(problem.settings.inner_epochs),
-            f"outer {outer.m + 1:>3}/{M}   cumulative loss {outer.cumulative_loss:.3f}   "
-            f"changed {outer.changed:6.1%}",
-            outer=outer.m,
-            cumulative_loss=outer.cumulative_loss,
-            changed=outer.changed,
-            unlabelled_accuracy=None if wrong is None else 1.0 - wrong,
-            inner_error=inner_error,
-        )
-    return P_u, inner_error
+    if not journal.is_past("supervised"):
+        passes = problem.supervised_passes() * _sharing(problem)
+        steps = steps_per_epoch(len(problem.training.labelled_rows), problem.supervised_B)
+        journal.begin("supervised", passes // steps)
+        inside, scores = journal.taken_inside(), list(journal.facts["scores"])
+        state = below("w.", inside or {})
+        for epoch in train_supervised(problem, scores, journal.after_step, inside):
+            state = copied_state(epoch.w)
+            _end_epoch(journal, epoch, passes)
+        journal.tensors |= under("baseline.", state)
+    unwrapped(network).load_state_dict(below("baseline.", journal.tensors))
+    return network
 
 
-def _train_classifier(problem: Problem, P_u: Tensor, part: Part) -> tuple[nn.Module, Tensor]:
+def _infer(
+    problem: Problem, truth: Truth, journal: Journal, deadline: Deadline | None, directory: Path
+) -> Tensor:
+    """The posterior; after each outer iteration the labels so far are in the run directory."""
+    P_u = journal.tensors.get("P_u")
+    P_u = initial_posterior(problem) if P_u is None else P_u
+    if journal.is_past("one"):
+        return P_u
+    settings, sharing = problem.settings, problem.ranks.shares_rows
+    network = problem.new_network(generator_at(problem.seed, "probe"))
+    passes = problem.passes(settings.inner_epochs) * problem.ranks.size
+    journal.tensors["P_u"] = P_u
+    journal.begin("one", passes // (settings.inner_epochs * problem.steps))
+    for outer in _outers(problem, journal, P_u, deadline):
+        P_u, labels = outer.P_u, hard_labels(outer.P_u).cpu()
+        unwrapped(network).load_state_dict(outer.w)
+        wrong = None if sharing else _wrong(labels, truth.unlabelled)
+        fields = {
+            "outer": outer.m,
+            "cumulative_loss": outer.cumulative_loss,
+            "changed": outer.changed,
+            "unlabelled_accuracy": None if wrong is None else 1.0 - wrong,
+            "inner_error": error_rate(network, problem.preprocessing, problem.probe),
+        }
+        if not sharing:  # otherwise no process has all rows before the end
+            write_labels(directory / LABELS_FILE, label_rows(problem.data, labels, P_u.cpu()))
+        journal.note(passes, fields)
+        if journal.log is not None and not sharing:
+            journal.log.outer(fields, P_u.cpu(), problem.data)
+        M = _replanned(problem, journal, outer.m + 1, passes, deadline)
+        journal.display.outer(outer.m, M, outer.cumulative_loss, outer.changed)
+        journal.facts["inner_error"] = fields["inner_error"]
+        journal.facts["changes"].append(outer.changed)
+        journal.tensors["P_u"] = P_u
+        journal.save()
+    return P_u
+
+
+def _outers(
+    problem: Problem, journal: Journal, P_u: Tensor, deadline: Deadline | None
+) -> Iterator[Outer]:
+    """Outer iterations from where rank 0 is, as many as the settings or the deadline allow."""
+    ranks = problem.ranks
+    changes = json.loads(ranks.text_from_first(json.dumps(journal.facts["changes"])))
+    if ranks.shares_trajectories:
+        P_u = ranks.from_first(P_u)
+    by_clock = deadline is not None and deadline.decides_outer_iterations
+    outers = infer_posterior(
+        problem,
+        P_u,
+        changes,
+        journal.after_step,
+        journal.taken_inside(),
+        ENDLESS if by_clock else None,
+    )
+    m = len(changes)
+    while True:
+        if deadline is not None and by_clock and m and not deadline.goes_on():
+            return
+        outer = next(outers, None)
+        if outer is None:
+            return
+        if deadline is not None:
+            deadline.end_outer()
+        yield outer
+        m += 1
+
+
+def _replanned(
+    problem: Problem, journal: Journal, done: int, passes: int, deadline: Deadline | None
+) -> int:
+    """How many outer iterations there will be; a budget changes that while time passes."""
+    if deadline is None or not deadline.decides_outer_iterations:
+        return problem.settings.outer_iterations
+    M = done + deadline.more()
+    journal.display.replan("one", M * passes)
+    return M
+
+
+def _train_classifier(
+    problem: Problem, P_u: Tensor, journal: Journal, deadline: Deadline | None
+) -> tuple[nn.Module, Tensor]:
     """The classifier, and its softmax on the unlabelled rows averaged over the last epochs."""
-    states = deque[dict[str, Tensor]](maxlen=_AVERAGED_EPOCHS)
-    for epoch in train_classifier(problem, P_u):
-        part.note("two", problem.passes(), **_epoch_fields(epoch))
-        states.append({name: tensor.clone() for name, tensor in epoch.w.state_dict().items()})
+    states = deque[dict[str, Tensor]](maxlen=AVERAGED_EPOCHS)
+    kept = range(sum(name.startswith("epochs.") for name in journal.tensors))
+    states.extend(state for n in kept if (state := below(f"epochs.{n}.", journal.tensors)))
+    passes = problem.passes() * _sharing(problem)
+    journal.begin("two", passes // problem.steps)
+    rate = None
+    if deadline is not None:
+        rate = deadline.rate()
+        journal.display.replan("two", passes * deadline.epochs())
+    inside, scores = journal.taken_inside(), list(journal.facts["scores"])
+    for epoch in train_classifier(problem, P_u, scores, journal.after_step, inside, rate):
+        states.append(copied_state(epoch.w))
+        journal.tensors = {n: t for n, t in journal.tensors.items() if not n.startswith("epochs.")}
+        for n, state in enumerate(states):
+            journal.tensors |= under(f"epochs.{n}.", state)
+        _end_epoch(journal, epoch, passes)
+    network = problem.new_network(generator_at(problem.seed, "probe"))
     data, f_u = problem.training, torch.zeros(P_u.shape)
     for state in states:
-        epoch.w.load_state_dict(state)  # the last one leaves the network as it was
-        f_u += predict(epoch.w, problem.preprocessing, data.x, data.unlabelled_rows) / len(states)
-    return epoch.w, f_u
+        unwrapped(network).load_state_dict(state)  # the last one is the classifier
+        f_u += predict(network, problem.preprocessing, data.x, data.unlabelled_rows) / len(states)
+    return network, f_u
 
 
-def _epoch_fields(epoch: Epoch) -> dict[str, Any]:
-    return {"epoch": epoch.n, "loss": epoch.loss, "rate": epoch.rate, "score": epoch.score}
+def _end_epoch(journal: Journal, epoch: Epoch, passes: int) -> None:
+    """Write down what an epoch did, and save if the last checkpoint is old."""
+    fields = {"epoch": epoch.n, "loss": epoch.loss, "rate": epoch.rate, "score": epoch.score}
+    journal.facts["scores"].append(epoch.score)
+    journal.note(passes, fields)
+    journal.display.epoch(epoch.n, epoch.score)
+    if journal.log is not None:
+        journal.log.epoch(journal.facts["stage"], fields)
+    if journal.ranks.any(journal.is_due()):
+        journal.save(epoch.sgd)
+
+
+def _sharing(problem: Problem) -> int:
+    """How many processes take the steps of a descent together."""
+    return problem.ranks.size if problem.ranks.shares_rows else 1
 
 
 def _errors(problem: Problem, network: nn.Module, truth: Truth) -> dict[str, float | None]:

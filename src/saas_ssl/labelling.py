@@ -1,4 +1,4 @@
-"""What `saas label` does: data read and split, settings derived, the run done and summed up."""
+"""What `saas label` is asked for: the data, found and read, and the settings for them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
-from rich.console import Console
 from torch import Tensor
 
 from saas_ssl.augment import named_recipe
@@ -18,16 +17,12 @@ from saas_ssl.data.reading import Reading, find, read_source
 from saas_ssl.data.source import Skipped, Source, counted, in_order, some
 from saas_ssl.data.splits import keep_labels
 from saas_ssl.images import Form
-from saas_ssl.job import Truth, run_job, total_image_passes
+from saas_ssl.job import Truth
 from saas_ssl.networks import named_factory
-from saas_ssl.pipeline import Problem, prepare
+from saas_ssl.pipeline import Problem
 from saas_ssl.presets import Settings, automatic
-from saas_ssl.progress import Display, counting
 from saas_ssl.randomness import generator_at
-from saas_ssl.runs import check_target, read_run, run_directory
-from saas_ssl.summary import summary
 
-CACHE = ".saas-cache"
 LEAST_LABELS = 2
 
 
@@ -55,55 +50,13 @@ class Prepared:
     skipped: list[Skipped]
 
 
-def label_into(
-    out: Path,
-    overwrite: bool,
-    request: Request,
-    base: Settings | None,
-    given: Mapping[str, Any],
-    seed: int,
-    console: Console,
-) -> None:
-    """Read the data, infer their labels, write the run directory, and say how it went.
-
-    Settings are the `base`, or without one those that suit the data, but for what is `given`.
-    """
-    check_target(out, overwrite)
-    given = _checked(base, given)
-    source, test_source = found(request)
-    cache = out.absolute().parent / CACHE
-    with counting(console, "reading rows", len(source.ids)) as progress:
-        all_ = read_all(request, source, test_source, seed, cache, progress)
-    problem = prepare(all_.data, chosen_settings(all_.data, base, given), seed)
-    console.print("\n".join(_opening(request, problem, all_)))
-    if all_.truth.test is not None and (again := _shared_rows(all_.truth.test, all_.data)):
-        console.print(f"Beware: {again:,} of the test rows are among the data, too.")
-    about = {"request": request.model_dump()}
-    with (
-        run_directory(out, overwrite) as directory,
-        Display(console, total_image_passes(problem)) as display,
-    ):
-        run_job(
-            problem,
-            all_.truth,
-            directory,
-            display,
-            about,
-            form=all_.form,
-            features=all_.features,
-            skipped=all_.skipped,
-        )
-    console.print()
-    console.print("\n".join(summary(read_run(out), out)))
-
-
-def _shared_rows(test: PartiallyLabelled, data: PartiallyLabelled) -> int:
+def shared_rows(test: PartiallyLabelled, data: PartiallyLabelled) -> int:
     """How many rows of the test data are also used in training, value for value."""
     seen = {hash(data.x[row].numpy().tobytes()) for row in data.rows.tolist()}
     return sum(hash(test.x[row].numpy().tobytes()) in seen for row in test.rows.tolist())
 
 
-def _opening(request: Request, problem: Problem, all_: Prepared) -> list[str]:
+def opening(request: Request, problem: Problem, all_: Prepared) -> list[str]:
     """What is about to be done."""
     data, settings = problem.data, problem.settings
     shape = "x".join(map(str, data.x.shape[1:]))
@@ -136,9 +89,13 @@ def read_all(
     seed: int,
     cache: Path,
     progress: Progress,
+    shared: bool = False,
 ) -> Prepared:
-    """Decode the data and the test data, and hide labels if the request says so."""
-    reading = read_source(source, request.image_size, cache=cache, progress=progress)
+    """Decode the data and the test data, and hide labels if the request says so.
+
+    Where several processes read them, they must be `shared`: one map for all.
+    """
+    reading = read_source(source, request.image_size, cache=cache, progress=progress, shared=shared)
     data, skipped, truth = reading.data, list(reading.skipped), Truth()
     if request.keep_labels is not None:
         full, generator = data, generator_at(seed, "kept labels")
@@ -177,15 +134,15 @@ def chosen_settings(
         shape, labelled = tuple(data.x.shape[1:]), len(data.labelled_rows)
         return automatic(shape, labelled, len(data.unlabelled_rows), **given)
     except ValidationError as error:
-        raise ValueError(_plainly(error)) from None
+        raise ValueError(plainly(error)) from None
 
 
-def _checked(base: Settings | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def checked(base: Settings | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is given, as the types it must have; refused before any image is decoded."""
     try:
         settings = (base or Settings(classifier_schedule="triangular")).changed(**given)
     except ValidationError as error:
-        raise ValueError(_plainly(error)) from None
+        raise ValueError(plainly(error)) from None
     named_factory(settings.network)
     named_recipe(settings.augmentation)
     if settings.classifier_augmentation not in ("same", "strong"):
@@ -202,7 +159,7 @@ def repeated(path: Path) -> tuple[Request, Settings, int]:
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
     except ValidationError as error:
-        raise ValueError(f"{path}: {_plainly(error)}") from None
+        raise ValueError(f"{path}: {plainly(error)}") from None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise ValueError(f"{path} is not the run.json of a run of saas label") from None
 
@@ -258,7 +215,7 @@ def _with_classes(test: PartiallyLabelled, classes: Sequence[str]) -> PartiallyL
     return PartiallyLabelled(test.x, number[test.y], classes, test.ids)
 
 
-def _plainly(error: ValidationError) -> str:
+def plainly(error: ValidationError) -> str:
     """The first of pydantic's complaints as a sentence."""
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])

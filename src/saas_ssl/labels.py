@@ -1,6 +1,7 @@
 """The label table: what the user came for."""
 
 import csv
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -59,9 +60,16 @@ def inferred_rows(
 
 
 def write_labels(path: Path, rows: Iterable[LabelRow]) -> None:
-    """Write labels.csv."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        write_rows(file, rows)
+    """Write labels.csv, or leave the one that was there."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            write_rows(file, rows)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_rows(file: TextIO, rows: Iterable[LabelRow]) -> None:

@@ -20,7 +20,7 @@ from saas_ssl.data.reading import brought_to
 from saas_ssl.data.source import Source, in_chunks, in_order
 from saas_ssl.decoding import decoded, enough_workers
 from saas_ssl.images import LARGEST_SIDE, Form
-from saas_ssl.networks import NETWORKS, named_factory
+from saas_ssl.networks import NETWORKS, named_factory, unwrapped
 from saas_ssl.pipeline import predict
 from saas_ssl.runs import MODEL_FILE, WEIGHTS_FILE, save_tensors
 from saas_ssl.whitening import Zca
@@ -121,7 +121,9 @@ def _finite(features: Tensor) -> tuple[Tensor, dict[int, str]]:
 
 def save(model: Model, directory: Path) -> None:
     """Write model.safetensors and model.json."""
-    tensors = {f"{_NETWORK}{name}": value for name, value in model.network.state_dict().items()}
+    tensors = {
+        f"{_NETWORK}{name}": value for name, value in unwrapped(model.network).state_dict().items()
+    }
     pre = model.preprocessing
     tensors |= {f"{_PREPROCESSING}mean": pre.mean, f"{_PREPROCESSING}std": pre.std}
     if pre.zca is not None:

@@ -4,6 +4,7 @@ A factory is any callable ``(in_shape, n_classes, generator) -> nn.Module`` whos
 batch to logits (B, K); `in_shape` is (C, H, W) for images and (D,) for features.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from functools import partial
@@ -123,6 +124,12 @@ def named_factory(name: str, width: int | None = None) -> NetworkFactory:
     return NETWORKS[name] if width is None else partial(NETWORKS[name], width=width)
 
 
+def own_width(name: str) -> int:
+    """The width that a network of ours has unless another one is given."""
+    width: int = inspect.signature(NETWORKS[name]).parameters["width"].default
+    return width
+
+
 def draw_weights_(
     network: nn.Module, generator: Generator, negative_slope: float = 0.0
 ) -> nn.Module:
@@ -143,14 +150,19 @@ def draw_weights_(
 
 
 def build(
-    factory: NetworkFactory, in_shape: tuple[int, ...], n_classes: int, generator: Generator
+    factory: NetworkFactory,
+    in_shape: tuple[int, ...],
+    n_classes: int,
+    generator: Generator,
+    device: torch.device | str = "cpu",
 ) -> nn.Module:
     """A network of any factory, reproducible even if its layers draw from torch's global state."""
     with global_draws_from(generator):
         network = factory(in_shape, n_classes, generator)
-    check_safe_on_cpu(network)
+    if torch.device(device).type == "cpu":
+        check_safe_on_cpu(network)
     # Faster convolutions at the same results; a no-op for networks without images.
-    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    return network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def check_safe_on_cpu(network: nn.Module) -> None:
@@ -184,6 +196,35 @@ def redraw_(network: nn.Module, fresh: nn.Module) -> nn.Module:
         ):
             mine.copy_(theirs)
     return network
+
+
+def copied_state(network: nn.Module) -> dict[str, Tensor]:
+    """Copies of the weights and buffers of a network, by their names in the network itself."""
+    state = unwrapped(network).state_dict()
+    return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+
+class Autocast(nn.Module):
+    """A network whose layers compute in bfloat16 or float16 where that is safe."""
+
+    def __init__(self, network: nn.Module, device: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.network, self._device, self._dtype = network, device, dtype
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        with torch.autocast(self._device, self._dtype):
+            logits: Tensor = self.network(x)
+        return logits
+
+
+def unwrapped(network: nn.Module) -> nn.Module:
+    """The network itself, without what precision, compiling and data parallelism put around it."""
+    if isinstance(network, nn.parallel.DistributedDataParallel):
+        return unwrapped(network.module)
+    if isinstance(network, Autocast):
+        return unwrapped(network.network)
+    compiled = getattr(network, "_orig_mod", None)
+    return unwrapped(compiled) if isinstance(compiled, nn.Module) else network
 
 
 def _conv_relu(c_in: int, c_out: int) -> list[nn.Module]:

@@ -1,26 +1,40 @@
 """From data and settings to both phases of the algorithm: everything resolved, nothing written."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from saas_ssl.algorithm import Epoch, Outer, phase_one, phase_two
 from saas_ssl.augment import Preprocessing, View, augmented_view, fit_preprocessing, named_recipe
 from saas_ssl.batches import image_passes, steps_per_epoch
 from saas_ssl.checks import check_phase_one
-from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.data.partially_labelled import SET_ASIDE, PartiallyLabelled
 from saas_ssl.data.splits import split_validation
+from saas_ssl.descent import Descent
+from saas_ssl.devices import CPU, Place
+from saas_ssl.host import Host
 from saas_ssl.losses import log_softmax
-from saas_ssl.networks import NetworkFactory, NewNetwork, build, named_factory
+from saas_ssl.networks import (
+    NetworkFactory,
+    NewNetwork,
+    build,
+    named_factory,
+    redraw_,
+    unwrapped,
+)
 from saas_ssl.posterior import INITIAL_POSTERIORS
 from saas_ssl.presets import Settings
 from saas_ssl.randomness import generator_at, global_draws_from
 from saas_ssl.schedules import SCHEDULES, Rate, fixed_length, halving
+from saas_ssl.workers import ALONE, Ranks
 
 _ROWS_AT_ONCE = 512
+
+
+AfterStep = Callable[[Descent], None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,8 @@ class Problem:
     alpha: float
     B: int
     B_l: int
+    place: Place = CPU
+    ranks: Ranks = ALONE
 
     @property
     def effective_step(self) -> float:
@@ -49,30 +65,45 @@ class Problem:
         return self.training if self.validation is None else self.validation
 
     @property
+    def steps(self) -> int:
+        """Of an epoch over the unlabelled rows: as many in all ranks that share them."""
+        N_u = len(self.data.unlabelled_rows)
+        size = self.ranks.size if self.ranks.shares_rows else 1
+        return steps_per_epoch(-(-N_u // size), self.B)
+
+    @property
     def supervised_B(self) -> int:  # noqa: N802
         """|B| where the labelled rows stand in for the unlabelled ones."""
         return min(self.B, len(self.training.labelled_rows))
 
     def passes(self, epochs: int = 1) -> int:
-        """Images that so many epochs of either phase take through the network."""
-        return image_passes(len(self.training.unlabelled_rows), self.B, self.B_l, epochs)
+        """Images that so many epochs of either phase take through the network of this process."""
+        return image_passes(len(self.training.unlabelled_rows), self.steps, self.B_l, epochs)
 
     def supervised_passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of the supervised baseline take through the network."""
         rows = len(self.training.labelled_rows)
-        return image_passes(rows, self.supervised_B, self.B_l, epochs)
+        steps = steps_per_epoch(rows, self.supervised_B)
+        return image_passes(rows, steps, self.B_l, epochs)
 
 
 def prepare(
-    data: PartiallyLabelled, settings: Settings, seed: int, network: NetworkFactory | None = None
+    data: PartiallyLabelled,
+    settings: Settings,
+    seed: int,
+    network: NetworkFactory | None = None,
+    place: Place = CPU,
+    ranks: Ranks = ALONE,
 ) -> Problem:
     """Check everything, set validation rows apart, and fit the preprocessing on the training rows.
 
-    `network` is any factory; without one it is the network that the settings name.
+    `network` is any factory; without one it is the network that the settings name. Ranks that share
+    the rows must all call it, as they do everything that follows.
     """
     training, validation = split_validation(
         data, settings.validation_share, generator_at(seed, "validation")
     )
+    training = _own_share(training, ranks)
     B, K = settings.batch_size, data.n_classes
     B_l = settings.labelled_batch_size or min(B, len(training.labelled_rows))
     alpha = 0.5 / K if settings.min_probability is None else settings.min_probability
@@ -85,13 +116,12 @@ def prepare(
         B_l,
         alpha,
         settings.stability_patience,
-        weights=settings.weights,
-        update=settings.update,
-        gradient_at=settings.gradient_at,
+        settings.weights,
+        settings.update,
+        settings.gradient_at,
     )
-    preprocessing = fit_preprocessing(training.x, settings.whiten, training.rows)
-    factory = network or named_factory(settings.network, settings.width)
-    new_network = partial(build, factory, tuple(data.x.shape[1:]), K)
+    rows = training.rows if ranks.rank == 0 else training.unlabelled_rows  # each counts once
+    preprocessing = fit_preprocessing(training.x, settings.whiten, rows, ranks.total)
     base = settings.augmentation
     followed = {"same": base, "strong": f"strong-{base.removeprefix('strong-')}"}
     wish = settings.classifier_augmentation
@@ -100,11 +130,65 @@ def prepare(
         labelled_batch_size=B_l,
         classifier_augmentation=followed.get(wish, wish),
     )
+    x = place.resident(data.x)
     problem = Problem(
-        data, training, validation, resolved, seed, preprocessing, new_network, alpha, B, B_l
+        data,
+        replace(training, x=x),
+        None if validation is None else replace(validation, x=x),
+        resolved,
+        seed,
+        preprocessing.to(place.device),
+        _new_network(data, settings, network, place),
+        alpha,
+        B,
+        B_l,
+        place,
+        ranks,
     )
     _try_smallest_batches(problem)
     return problem
+
+
+def _own_share(training: PartiallyLabelled, ranks: Ranks) -> PartiallyLabelled:
+    """The labelled rows, and those of the unlabelled ones that are this rank's; nothing copied."""
+    if not ranks.shares_rows:
+        return training
+    y = training.y.clone()
+    y[training.unlabelled_rows] = SET_ASIDE
+    own = ranks.own_rows(training.unlabelled_rows)
+    y[own] = training.y[own]
+    return training.with_labels(y)
+
+
+def _new_network(
+    data: PartiallyLabelled, settings: Settings, network: NetworkFactory | None, place: Place
+) -> NewNetwork:
+    factory = network or named_factory(settings.network, settings.width)
+    in_shape, K = tuple(data.x.shape[1:]), data.n_classes
+    return lambda generator: place.in_precision(
+        build(factory, in_shape, K, generator, place.device)
+    )
+
+
+def _wrapped(problem: Problem) -> NewNetwork:
+    """Networks as they are trained: compiled or data-parallel once, their weights drawn anew."""
+    place, ranks, kept = problem.place, problem.ranks, list[nn.Module]()
+    if not place.compiled and not ranks.shares_rows:
+        return problem.new_network
+
+    def draw(generator: Generator) -> nn.Module:
+        fresh = problem.new_network(generator)
+        if not kept:
+            fresh = ranks.with_common_statistics(fresh)
+            kept.append(ranks.wrapped(place.compile(fresh)))
+        redraw_(kept[0], fresh)
+        if ranks.shares_rows:
+            with torch.no_grad():
+                for w in kept[0].parameters():
+                    w.copy_(ranks.from_first(w.detach().clone()))
+        return kept[0]
+
+    return draw
 
 
 def _try_smallest_batches(problem: Problem) -> None:
@@ -113,7 +197,7 @@ def _try_smallest_batches(problem: Problem) -> None:
     N_u, N_l = len(data.unlabelled_rows), len(data.labelled_rows)
     smallest = min(
         problem.B_l,
-        N_u // steps_per_epoch(N_u, problem.B),
+        N_u // problem.steps,
         N_l // steps_per_epoch(N_l, problem.supervised_B),
     )
     generator = generator_at(problem.seed, "trial")
@@ -137,20 +221,32 @@ def _try_smallest_batches(problem: Problem) -> None:
             )
 
 
-def infer_posterior(problem: Problem, P_u: Tensor | None = None) -> Iterator[Outer]:
-    """Phase one, from the given posterior or from the initial one that the settings name."""
-    settings, seed = problem.settings, problem.seed
+def infer_posterior(
+    problem: Problem,
+    P_u: Tensor | None = None,
+    changes: Sequence[float] = (),
+    after_step: AfterStep = Host.after_step,
+    inside: Mapping[str, Tensor] | None = None,
+    M: int | None = None,
+) -> Iterator[Outer]:
+    """Phase one, from the given posterior or from the initial one that the settings name.
+
+    To continue, give the `changes` so far too, and the state `inside` of an inner loop, if any. M
+    is that of the settings unless another one is given.
+    """
+    settings, ranks = problem.settings, problem.ranks
     if P_u is None:
         P_u = initial_posterior(problem)
     return phase_one(
         problem.training,
-        problem.new_network,
+        _wrapped(problem),
         _view(problem, settings.augmentation),
-        seed=seed,
+        seed=ranks.seed(problem.seed),
         T=settings.inner_epochs,
-        M=settings.outer_iterations,
+        M=settings.outer_iterations if M is None else M,
         eta_w=settings.weight_lr,
-        eta_P=settings.posterior_lr,
+        # |B| is that of all ranks together where they take the same steps.
+        eta_P=settings.posterior_lr / (ranks.size if ranks.shares_rows else 1),
         alpha=problem.alpha,
         beta=settings.entropy_weight,
         momentum=settings.momentum,
@@ -163,30 +259,63 @@ def infer_posterior(problem: Problem, P_u: Tensor | None = None) -> Iterator[Out
         gradient_at=settings.gradient_at,
         tolerance=settings.stability_tolerance,
         patience=settings.stability_patience,
-        P_u=P_u,
+        P_u=P_u.to(problem.place.posterior_device),
+        changes=changes,
+        host=_host(problem, after_step, inside, problem.steps),
+    )
+
+
+def _host(
+    problem: Problem, after_step: AfterStep, inside: Mapping[str, Tensor] | None, steps: int | None
+) -> Host:
+    ranks = problem.ranks
+    rows = len(problem.training.unlabelled_rows)
+    return Host(
+        average=ranks.average,
+        over_rows=partial(ranks.over_rows, rows=rows),
+        after_step=after_step,
+        steps=steps,
+        loss_scaling=problem.place.loss_scaling,
+        inside=inside,
     )
 
 
 def initial_posterior(problem: Problem) -> Tensor:
-    """P_u before the first outer iteration."""
+    """P_u before the first outer iteration, for the rows of this process."""
     draw = INITIAL_POSTERIORS[problem.settings.initial_posterior]
-    data = problem.training
-    return draw(
-        len(data.unlabelled_rows),
-        data.n_classes,
-        problem.alpha,
-        generator_at(problem.seed, "posterior"),
-    )
+    data, generator = problem.data, generator_at(problem.seed, "posterior")
+    P_u = draw(len(data.unlabelled_rows), data.n_classes, problem.alpha, generator)
+    return problem.ranks.own_rows(P_u)
 
 
-def train_classifier(problem: Problem, P_u: Tensor) -> Iterator[Epoch]:
-    """Phase two, on the hard labels of the posterior and the given ones."""
-    return _phase_two(problem, P_u, problem.B, problem.settings.classifier_epochs)
+def train_classifier(
+    problem: Problem,
+    P_u: Tensor,
+    scores: Sequence[float] = (),
+    after_step: AfterStep = Host.after_step,
+    inside: Mapping[str, Tensor] | None = None,
+    rate: Rate | None = None,
+) -> Iterator[Epoch]:
+    """Phase two, on the hard labels of the posterior and the given ones.
+
+    To continue, give the `scores` so far and the state `inside` of the descent. The learning rate
+    is that of the settings, or any other `rate`.
+    """
+    rate = rate or _rate(problem.settings, problem.settings.classifier_epochs)
+    host = _host(problem, after_step, inside, problem.steps)
+    return _phase_two(problem, P_u, problem.B, rate, scores, host)
 
 
-def train_supervised(problem: Problem) -> Iterator[Epoch]:
+def train_supervised(
+    problem: Problem,
+    scores: Sequence[float] = (),
+    after_step: AfterStep = Host.after_step,
+    inside: Mapping[str, Tensor] | None = None,
+) -> Iterator[Epoch]:
     """Phase two on the labelled rows alone, with the same settings and as many image passes."""
-    return _phase_two(problem, None, problem.supervised_B, supervised_epochs(problem))
+    rate = _rate(problem.settings, supervised_epochs(problem))
+    host = _host(problem, after_step, inside, None)
+    return _phase_two(problem, None, problem.supervised_B, rate, scores, host)
 
 
 def supervised_epochs(problem: Problem) -> int:
@@ -195,20 +324,24 @@ def supervised_epochs(problem: Problem) -> int:
     return max(1, round(passes / problem.supervised_passes()))
 
 
-def _phase_two(problem: Problem, P_u: Tensor | None, B: int, epochs: int) -> Iterator[Epoch]:
+def _phase_two(
+    problem: Problem, P_u: Tensor | None, B: int, rate: Rate, scores: Sequence[float], host: Host
+) -> Iterator[Epoch]:
     settings = problem.settings
     return phase_two(
         problem.training,
         P_u,
-        problem.new_network,
+        _wrapped(problem),
         _view(problem, settings.classifier_augmentation),
-        seed=problem.seed,
-        rate=_rate(settings, epochs),
+        seed=problem.ranks.seed(problem.seed) if problem.ranks.shares_rows else problem.seed,
+        rate=rate,
         momentum=settings.momentum,
         weight_decay=settings.classifier_weight_decay,
         B=B,
         B_l=problem.B_l,
         score=partial(_score, problem),
+        scores=scores,
+        host=host,
     )
 
 
@@ -222,6 +355,7 @@ def _rate(settings: Settings, epochs: int) -> Rate:
 
 def _score(problem: Problem, network: nn.Module, loss: float) -> float:
     """Validation accuracy, or the training loss where there is no validation set."""
+    problem.ranks.average_buffers_(unwrapped(network))
     if problem.validation is None:
         return -loss
     return 1.0 - error_rate(network, problem.preprocessing, problem.validation)
@@ -236,7 +370,7 @@ def predict(
 ) -> Tensor:
     """f_w(x) for rows as stored, all or some, without augmentation: (N, K) probabilities."""
     rows = torch.arange(len(x)) if rows is None else rows
-    network.eval()
+    network = unwrapped(network).eval()
     with torch.no_grad():
         return torch.cat(
             [

@@ -37,9 +37,15 @@ def hard_labels(P_u: Tensor) -> Tensor:
     return P_u.argmax(dim=1)
 
 
-def changed_share(before: Tensor, after: Tensor) -> float:
+def outer_means(before: Tensor, after: Tensor, losses: Tensor) -> Tensor:
+    """(1/N_u ⟨P_u, losses⟩ at the posterior before, share of rows whose hard label changed)."""
+    cumulative_loss = (before * losses).sum(dtype=torch.float64) / len(before)
+    return torch.stack([cumulative_loss, changed_share(before, after)])
+
+
+def changed_share(before: Tensor, after: Tensor) -> Tensor:
     """The share of rows whose hard label differs between two posteriors."""
-    return (hard_labels(before) != hard_labels(after)).double().mean().item()
+    return (hard_labels(before) != hard_labels(after)).double().mean()
 
 
 def is_stable(changes: Sequence[float], tolerance: float, patience: int) -> bool:

@@ -1,6 +1,7 @@
-"""A run directory: its files, and the promise that it is either whole or not there."""
+"""A run directory: its files, who may write them, and the promise that nothing is lost."""
 
 import csv
+import fcntl
 import json
 import os
 import platform
@@ -14,9 +15,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 import torch
-from safetensors.torch import save
 from torch import Tensor
 
+from saas_ssl.checkpoints import to_bytes, write_safely
 from saas_ssl.data.source import Skipped
 
 RUN_FILE = "run.json"
@@ -25,57 +26,104 @@ LABELS_FILE = "labels.csv"
 POSTERIOR_FILE = "posterior.safetensors"
 SKIPPED_FILE = "skipped.csv"
 MODEL_FILE, WEIGHTS_FILE = "model.json", "model.safetensors"
+CHECKPOINT_FOLDER, BOARD_FOLDER = "checkpoint", "tensorboard"
 FILES = frozenset(
-    {RUN_FILE, METRICS_FILE, LABELS_FILE, POSTERIOR_FILE, SKIPPED_FILE, MODEL_FILE, WEIGHTS_FILE}
+    {
+        RUN_FILE,
+        METRICS_FILE,
+        LABELS_FILE,
+        POSTERIOR_FILE,
+        SKIPPED_FILE,
+        MODEL_FILE,
+        WEIGHTS_FILE,
+        CHECKPOINT_FOLDER,
+        BOARD_FOLDER,
+    }
 )
 """All that a run writes; a directory with anything else in it is never deleted."""
 
+_LOCK = "lock"
+
 
 def check_target(out: Path, overwrite: bool) -> None:
-    """Raise ValueError unless a run may be written to `out`."""
+    """Raise ValueError unless a new run may be written to `out`."""
     if not out.exists() and not out.is_symlink():
         return
     if not overwrite:
-        raise ValueError(f"{out} exists: choose another --out, or give --overwrite")
+        is_open = (out / RUN_FILE).is_file() and (out / CHECKPOINT_FOLDER).is_dir()
+        resume = "--resume to continue it, or " if is_open else ""
+        raise ValueError(f"{out} exists: choose another --out, or give {resume}--overwrite")
     # Never delete what no run has written.
     if out.is_symlink() or not (out / RUN_FILE).is_file():
         raise ValueError(f"{out} is not a run directory, so it is not overwritten")
     foreign = sorted(path.name for path in out.iterdir() if path.name not in FILES)
     if foreign:
         raise ValueError(f"{out} holds {foreign[0]}, which no run has written: move it away first")
+    if is_running(out):
+        raise ValueError(f"{out} is being written by another process")
 
 
 @contextmanager
-def run_directory(out: Path, overwrite: bool = False) -> Iterator[Path]:
-    """A directory to write a run into; it becomes `out` only if the block ends without error."""
+def new_run(out: Path, overwrite: bool = False) -> Iterator[Path]:
+    """A new directory to write a run into; before any checkpoint, an error leaves all as it was.
+
+    An earlier run that is to be replaced is kept aside until the new one is worth keeping.
+    """
     check_target(out, overwrite)
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    staging = _new_folder_beside(out, "partial")
+    replaced = None
+    if out.exists():
+        replaced = _new_folder_beside(out, "replaced")
+        out.rename(replaced)  # onto an empty folder
     try:
-        yield staging
-        try:
-            check_target(out, overwrite)
-        except ValueError as error:  # it came to exist meanwhile: the work must not be lost
-            staging.rename(other := free_name(out))
-            raise ValueError(f"{error}; this run is in {other}") from None
-        _put_in_place(staging, out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _put_in_place(staging: Path, out: Path) -> None:
-    """Rename to `out`; an earlier run there goes away once the new one is in its place."""
-    if not out.exists():
-        staging.rename(out)
-        return
-    replaced = _new_folder_beside(out, "replaced")
-    out.rename(replaced)  # onto an empty folder
-    try:
-        staging.rename(out)
+        out.mkdir()
+        (out / CHECKPOINT_FOLDER).mkdir()
+        with _locked(out):
+            yield out
+            shutil.rmtree(out / CHECKPOINT_FOLDER)
     except BaseException:
-        replaced.rename(out)
+        if not any((out / CHECKPOINT_FOLDER).glob("*.json")):
+            shutil.rmtree(out, ignore_errors=True)
+            if replaced is not None:
+                replaced.rename(out)
         raise
-    shutil.rmtree(replaced, ignore_errors=True)
+    finally:
+        if replaced is not None:
+            shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextmanager
+def old_run(out: Path) -> Iterator[Path]:
+    """The directory of a run that was interrupted, to go on with."""
+    (out / CHECKPOINT_FOLDER).mkdir(exist_ok=True)
+    with _locked(out):
+        yield out
+        shutil.rmtree(out / CHECKPOINT_FOLDER)
+    for replaced in out.absolute().parent.glob(f".{out.name}.*.replaced"):
+        shutil.rmtree(replaced, ignore_errors=True)  # by a run that was killed
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Two processes never write the same run."""
+    with (out / CHECKPOINT_FOLDER / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{out} is being written by another process") from None
+        yield
+
+
+def is_running(out: Path) -> bool:
+    """Whether a process is writing this run now."""
+    try:
+        with (out / CHECKPOINT_FOLDER / _LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _new_folder_beside(out: Path, kind: str) -> Path:
@@ -100,17 +148,10 @@ def free_name(wanted: Path) -> Path:
     return candidate
 
 
-def append_metrics(directory: Path, record: dict[str, Any]) -> None:
-    """One more line of metrics.jsonl."""
-    with (directory / METRICS_FILE).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-
-
-def write_run(directory: Path, record: dict[str, Any]) -> None:
+def write_run(directory: Path, record: Mapping[str, Any]) -> None:
     """Write run.json, with the versions and the hardware that produced it."""
     record = {**record, "versions": versions(), "hardware": hardware()}
-    text = json.dumps(record, indent=2) + "\n"
-    (directory / RUN_FILE).write_text(text, encoding="utf-8")
+    write_safely(directory / RUN_FILE, (json.dumps(record, indent=2) + "\n").encode())
 
 
 def read_run(directory: Path) -> dict[str, Any]:
@@ -121,12 +162,7 @@ def read_run(directory: Path) -> dict[str, Any]:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors by their names."""
-    # A copy of each: safetensors refuses tensors that share memory or are not in row order.
-    plain = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in tensors.items()
-    }
-    path.write_bytes(save(plain))  # save_file would make the file readable by its owner alone
+    write_safely(path, to_bytes(tensors))
 
 
 def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:

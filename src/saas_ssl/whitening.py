@@ -1,11 +1,20 @@
 """ZCA whitening, for the conv-large protocol."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from saas_ssl.blocks import in_blocks
+
+Total = Callable[[Tensor], Tensor]
+"""What this process summed over its rows -> the sum over those of all processes."""
+
+
+def own_total(x: Tensor) -> Tensor:
+    """All rows are here."""
+    return x
 
 
 @dataclass(frozen=True)
@@ -19,6 +28,10 @@ class Zca:
     whiten: Tensor  # (D, D)
     colour: Tensor  # (D, D), the inverse
 
+    def to(self, device: torch.device) -> "Zca":
+        """The same on another device."""
+        return Zca(self.mean.to(device), self.whiten.to(device), self.colour.to(device))
+
     def apply(self, x: Tensor) -> Tensor:
         """Whiten images (uint8, or floats in [0, 1]) or features, by blocks of rows."""
         return torch.cat([(_flat(block) - self.mean) @ self.whiten for block in in_blocks(x)]).view(
@@ -30,16 +43,19 @@ class Zca:
         return (x.flatten(1) @ self.colour + self.mean).view(x.shape)
 
 
-def fit_zca(x: Tensor, rows: Tensor | None = None, epsilon: float = 1e-6) -> Zca:
+def fit_zca(
+    x: Tensor, rows: Tensor | None = None, epsilon: float = 1e-6, total: Total = own_total
+) -> Zca:
     """Fit on the training rows only; ε = 1e-6 on pixels in [0, 1] is VAT's setting."""
-    n, D = len(x) if rows is None else len(rows), x[0].numel()  # noqa: N806
+    n, D = int(total(torch.tensor(len(x) if rows is None else len(rows)))), x[0].numel()  # noqa: N806
     mean, covariance = (torch.zeros(shape, dtype=torch.float64) for shape in ((D,), (D, D)))
     for block in in_blocks(x, rows):
         mean += _flat(block).double().sum(dim=0) / n
+    mean = total(mean)
     for block in in_blocks(x, rows):
         centred = _flat(block) - mean.float()
         covariance += (centred.T @ centred).double()
-    S, U = torch.linalg.eigh(covariance / n)  # noqa: N806
+    S, U = torch.linalg.eigh(total(covariance) / n)  # noqa: N806
     scale = (S.clamp(min=0.0) + epsilon).sqrt()
     return Zca(mean.float(), (U / scale @ U.T).float(), (U * scale @ U.T).float())
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saas_ssl.blocks import in_blocks
 from saas_ssl.data.source import Chunks
 from saas_ssl.decoding import decoded
 from saas_ssl.images import Form, look
@@ -75,6 +76,27 @@ def decode_into_map(
     finally:
         for partial in partials:
             partial.unlink(missing_ok=True)
+
+
+def as_map(x: Tensor, cache: Path) -> Tensor:
+    """The same rows in a memory-mapped file, which is written only if it is not there."""
+    array = x.numpy()
+    digest = sha256(repr((_VERSION, array.shape, str(array.dtype))).encode())
+    for block in in_blocks(x):
+        digest.update(block.contiguous().numpy().data)
+    rows = cache / f"{digest.hexdigest()[:32]}.rows"
+    if not rows.is_file():
+        cache.mkdir(parents=True, exist_ok=True)
+        _remove_old_partials(cache)
+        partial = _new_partial(cache)
+        try:
+            with partial.open("wb") as file:
+                for block in in_blocks(x):
+                    file.write(block.contiguous().numpy().data)
+            partial.replace(rows)
+        finally:
+            partial.unlink(missing_ok=True)
+    return torch.from_numpy(np.memmap(rows, array.dtype, "c", shape=array.shape))
 
 
 def _new_partial(cache: Path) -> Path:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from saas_ssl.data.arrays import find_npz
-from saas_ssl.data.cache import Progress, decode_into_map
+from saas_ssl.data.cache import Progress, as_map, decode_into_map
 from saas_ssl.data.cifar10 import find_cifar10
 from saas_ssl.data.digits import find_digits
 from saas_ssl.data.features import find_csv
@@ -106,14 +106,20 @@ def read_source(
     form: Form | None = None,
     cache: Path | None = None,
     progress: Progress = lambda _done: None,
+    shared: bool = False,
 ) -> Reading:
-    """Decode what was found; images take the `form` if there is one."""
+    """Decode what was found; images take the `form` if there is one.
+
+    If they are `shared`, even rows that were in memory come from a map in the cache, which all
+    processes of a machine have in common.
+    """
     _check_classes(source)
     if len(set(source.ids)) < len(source.ids):
         twice = [shown(id_) for id_, n in Counter(source.ids).items() if n > 1]
         raise ValueError(f"these ids belong to more than one row: {some(twice)}")
     if isinstance(source.rows, Tensor):
         x, form = _fitted(source.rows, image_size, form)
+        x = as_map(x, cache) if shared and cache is not None else x
         bad = dict[int, str]()
     else:
         workers = enough_workers(len(source.ids))

@@ -1,0 +1,340 @@
+"""One call of `saas label`, in one process or many: from what is asked for to a finished run."""
+
+import json
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel
+from rich.console import Console
+
+from saas_ssl.board import Board
+from saas_ssl.budget import Clock, Deadline, Forecast, fit, in_words, measure, planned_passes
+from saas_ssl.checkpoints import Checkpoint, Checkpoints
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.devices import find_place
+from saas_ssl.job import Truth, describe, run_job, take_part
+from saas_ssl.journal import Journal
+from saas_ssl.labelling import (
+    Prepared,
+    checked,
+    chosen_settings,
+    found,
+    opening,
+    read_all,
+    shared_rows,
+)
+from saas_ssl.pipeline import Problem, prepare
+from saas_ssl.presets import Settings, named_preset
+from saas_ssl.progress import Display, counting
+from saas_ssl.runs import (
+    BOARD_FOLDER,
+    CHECKPOINT_FOLDER,
+    check_target,
+    new_run,
+    old_run,
+    read_run,
+    write_run,
+)
+from saas_ssl.stopping import RunStoppedError, StopSignals
+from saas_ssl.summary import summary
+from saas_ssl.task import Task, check_same_data, how_to_resume, is_unfinished
+from saas_ssl.workers import LostWorkerError, Ranks, Workers, ranks_of_torchrun
+
+CACHE = ".saas-cache"
+
+
+class Agreement(BaseModel):
+    """What rank 0 tells the others before they begin."""
+
+    settings: Settings
+    clock: bool | None = None  # whether it ends phase one by its clock; none: it has no budget
+    data: str = ""  # which, so that no rank works on others
+
+
+def label_into(
+    task: Task,
+    console: Console,
+    overwrite: bool = False,
+    resume: bool = False,
+    started: float | None = None,
+) -> None:
+    """Read the data, infer their labels, write the run directory, and say how it went.
+
+    `started` is when the command began, by time.monotonic: a budget counts from there.
+    """
+    torch.set_num_threads(task.execution.threads)
+    ranks = ranks_of_torchrun(task.execution.parallel)
+    if ranks is not None and task.execution.workers > 1:
+        raise ValueError("under torchrun its --nproc-per-node says how many processes there are")
+    if ranks is not None and ranks.rank:
+        follow(task, ranks)
+        return
+    started = time.monotonic() if started is None else started
+    if resume and read_run(task.out)["results"] is not None:
+        console.print(f"{task.out} is finished already.")
+        return
+    try:
+        with ExitStack() as stack:
+            _lead(task, ranks, console, overwrite, resume, started, stack)
+    except RunStoppedError:
+        console.print(f"Stopped. {how_to_resume(task.out)}")
+        raise
+    except LostWorkerError as error:
+        raise ValueError(f"{error}. {how_to_resume(task.out)}") from None
+    except (OSError, FloatingPointError) as error:
+        if is_unfinished(task.out):
+            raise ValueError(f"{error}. {how_to_resume(task.out)}") from None
+        raise
+    console.print()
+    console.print("\n".join(summary(read_run(task.out), task.out)))
+
+
+def _lead(
+    task: Task,
+    ranks: Ranks | None,
+    console: Console,
+    overwrite: bool,
+    resume: bool,
+    started: float,
+    stack: ExitStack,
+) -> None:
+    """Rank 0: it decides, writes and talks."""
+    record = read_run(task.out) if resume else None
+    if record is None:
+        check_target(task.out, overwrite)
+    all_ = _read(task, ranks or Ranks(), console)
+    if record is not None:
+        check_same_data(task.out, record, all_.data)
+    ranks = ranks or _with_workers(task, stack)
+    settings = _settings(task, all_.data, record)
+    settings = _agreed(ranks, Agreement(settings=settings, data=_sample(all_.data))).settings
+    checkpoints = _checkpoints(task, ranks)
+    elapsed = _elapsed(started, checkpoints, record)
+    problem, forecast = _planned(task, ranks, all_, settings, elapsed, fresh=record is None)
+    deadline = None
+    if task.budget is not None:
+        by_clock = "outer_iterations" not in task.given
+        left = partial(_left, task.budget, elapsed)
+        deadline = Deadline(left, forecast, problem.settings, ranks, by_clock)
+    seconds = forecast.whole(problem.settings)
+    console.print("\n".join(opening(task.request, problem, all_)))
+    console.print(in_words(seconds, ranks.size, task.budget))
+    if all_.truth.test is not None and (again := shared_rows(all_.truth.test, all_.data)):
+        console.print(f"Beware: {again:,} of the test rows are among the data, too.")
+    about = _about(task, problem, all_, seconds, record)
+    folder = new_run(task.out, overwrite) if record is None else old_run(task.out)
+    directory = stack.enter_context(folder)
+    write_run(directory, {**about, "results": None})
+    clock = None if deadline is None else deadline.decides_outer_iterations
+    _agreed(ranks, Agreement(settings=problem.settings, clock=clock))
+    log = Board(directory / BOARD_FOLDER) if task.log == "tensorboard" else None
+    if log is not None:
+        stack.callback(log.close)
+    journal = Journal(
+        directory,
+        checkpoints,
+        stack.enter_context(Display(console, planned_passes(problem))),
+        stack.enter_context(StopSignals()),
+        every=task.checkpoint_every,
+        ranks=ranks,
+        resumed=_resumed(checkpoints, ranks),
+        log=log,
+        elapsed=elapsed,
+    )
+    try:
+        run_job(
+            problem,
+            all_.truth,
+            directory,
+            journal,
+            about,
+            deadline,
+            form=all_.form,
+            features=all_.features,
+            skipped=all_.skipped,
+        )
+    except RuntimeError as error:
+        raise _plainly(error, ranks) from error
+    ranks.leave()
+
+
+def follow(task: Task, ranks: Ranks) -> None:
+    """Any other rank: it does its share of the work and writes nothing but its own checkpoints."""
+    torch.set_num_threads(task.execution.threads)
+    all_ = _read(task, ranks, Console(quiet=True))
+    told = _agreed(ranks, Agreement(settings=Settings()))
+    if told.data != _sample(all_.data):
+        raise ValueError("the data here are not those that the first process has read")
+    problem = _prepared(task, ranks, all_, told.settings) if ranks.shares_rows else None
+    told = _agreed(ranks, told)
+    problem = problem or _prepared(task, ranks, all_, told.settings)
+    problem = replace(problem, settings=told.settings)
+    deadline = None
+    if told.clock is not None:  # which only rank 0 looks at
+        deadline = Deadline(float, Forecast(1.0, 1.0, 1.0), told.settings, ranks, told.clock)
+    checkpoints = _checkpoints(task, ranks)
+    with StopSignals() as stop, Display(Console(quiet=True), planned_passes(problem)) as display:
+        journal = Journal(
+            task.out,
+            checkpoints,
+            display,
+            stop,
+            every=task.checkpoint_every,
+            ranks=ranks,
+            resumed=_resumed(checkpoints, ranks),
+        )
+        if ranks.shares_rows:
+            run_job(problem, Truth(), task.out, journal, {}, deadline)
+        else:
+            take_part(problem, journal, deadline)
+    ranks.leave()
+
+
+def _read(task: Task, ranks: Ranks, console: Console) -> Prepared:
+    """Read the data; of the processes of a machine the first decodes them, for all."""
+    source, test_source = found(task.request)
+    cache = task.out.absolute().parent / CACHE
+    shared = ranks.size > 1 or task.execution.workers > 1
+    if ranks.from_torchrun and ranks.local_rank:
+        ranks.meet()
+    with counting(console, "reading rows", len(source.ids)) as progress:
+        all_ = read_all(task.request, source, test_source, task.seed, cache, progress, shared)
+    if ranks.from_torchrun and not ranks.local_rank:
+        ranks.meet()
+    return all_
+
+
+def _with_workers(task: Task, stack: ExitStack) -> Ranks:
+    """The first of so many processes, of which the others are started now."""
+    size, parallel = task.execution.workers, task.execution.parallel
+    if size == 1:
+        return Ranks()
+    store = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "store"
+    others = [Ranks(rank, size, rank, parallel, store) for rank in range(1, size)]
+    ranks = Ranks(0, size, 0, parallel, store)
+    workers = stack.enter_context(Workers([as_text(task, other) for other in others]))
+    ranks.alive = workers.check
+    return ranks
+
+
+def as_text(task: Task, ranks: Ranks) -> str:
+    """What a worker is told, in one line."""
+    who = {"rank": ranks.rank, "size": ranks.size, "parallel": ranks.parallel}
+    return json.dumps({"task": task.model_dump(mode="json"), **who, "store": str(ranks.store)})
+
+
+def follow_text(text: str) -> None:
+    """Do what a worker is told."""
+    told = json.loads(text)
+    rank, store = told["rank"], Path(told["store"])
+    follow(
+        Task.model_validate(told["task"]), Ranks(rank, told["size"], rank, told["parallel"], store)
+    )
+
+
+def _settings(task: Task, data: PartiallyLabelled, record: dict[str, Any] | None) -> Settings:
+    if record is not None:
+        return Settings.model_validate(record["config"])
+    base = task.config or (None if task.preset == "automatic" else named_preset(task.preset))
+    return chosen_settings(data, base, checked(base, task.given))
+
+
+def _agreed(ranks: Ranks, agreement: Agreement) -> Agreement:
+    """What rank 0 says."""
+    return Agreement.model_validate_json(ranks.text_from_first(agreement.model_dump_json()))
+
+
+def _sample(data: PartiallyLabelled) -> str:
+    """A hash of the labels and of a thousand rows: cheap, and unlike for unlike data."""
+    rows = torch.arange(len(data.y))[:: max(1, len(data.y) // 1000)]
+    return sha256(data.y.numpy().tobytes() + data.x[rows].numpy().tobytes()).hexdigest()
+
+
+def _prepared(task: Task, ranks: Ranks, all_: Prepared, settings: Settings) -> Problem:
+    how = task.execution
+    place = find_place(how.device, how.precision, how.compile, ranks.local_rank)
+    return prepare(all_.data, settings, task.seed, place=place, ranks=ranks)
+
+
+def _planned(
+    task: Task, ranks: Ranks, all_: Prepared, settings: Settings, elapsed: Clock, fresh: bool
+) -> tuple[Problem, Forecast]:
+    """The problem, its settings fitted to the budget of a new run, and how long it will take."""
+    prepared = partial(_prepared, task, ranks, all_)
+    test_rows = len(all_.truth.test.labelled_rows) if all_.truth.test else 0
+    if task.budget is None or not fresh:
+        problem = prepared(settings)
+        return problem, Forecast.of(problem, measure(problem), test_rows)
+    # Ranks that share the rows prepare them together, once.
+    may_change_width = task.preset == "automatic" and not task.config and not ranks.shares_rows
+    left = partial(_left, task.budget, elapsed)
+    return fit(prepared, settings, task.given, may_change_width, left, test_rows)
+
+
+def _left(budget: float, elapsed: Clock) -> float:
+    return budget - elapsed()
+
+
+def _elapsed(started: float, checkpoints: Checkpoints, record: dict[str, Any] | None) -> Clock:
+    """Seconds that the run has had, those of earlier processes included."""
+    last = None if record is None else checkpoints.newest()
+    before = 0.0 if last is None else last.facts.get("elapsed", 0.0)
+    return lambda: before + time.monotonic() - started
+
+
+def _checkpoints(task: Task, ranks: Ranks) -> Checkpoints:
+    folder = task.out / CHECKPOINT_FOLDER
+    folder = folder / f"rank{ranks.rank}" if ranks.rank else folder
+    return Checkpoints(folder, kept=2 if ranks.shares_rows else 1)
+
+
+def _resumed(checkpoints: Checkpoints, ranks: Ranks) -> Checkpoint | None:
+    """The newest checkpoint, or, of ranks that take the same steps, the newest that all have."""
+    newest = checkpoints.newest()
+    if not ranks.shares_rows:
+        return newest
+    number = ranks.least(newest.number if newest else 0)
+    return checkpoints.newest(at_most=number) if number else None
+
+
+def _about(
+    task: Task,
+    problem: Problem,
+    all_: Prepared,
+    seconds: float | None,
+    record: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """All that run.json says but the results."""
+    return {
+        "request": task.request.model_dump(),
+        "preset": task.preset,
+        "given": task.given,
+        **describe(problem, all_.truth, len(all_.skipped)),
+        "execution": task.execution.model_dump(),
+        "processes": problem.ranks.size,
+        "budget": task.budget,
+        "checkpoint_every": task.checkpoint_every,
+        "log": task.log,
+        "plan": {"image_passes": planned_passes(problem), "seconds": seconds},
+        "started": (record or {}).get("started", datetime.now(UTC).isoformat(timespec="seconds")),
+    }
+
+
+def _plainly(error: RuntimeError, ranks: Ranks) -> Exception:
+    """What torch raises in the middle of a step when another process is gone."""
+    if ranks.size == 1 or "memory" in str(error):
+        return error
+    try:
+        time.sleep(0.5)  # if a worker of ours ended, it has by now
+        ranks.alive()
+    except LostWorkerError as lost:
+        return lost
+    return LostWorkerError(f"another process is gone: {str(error).splitlines()[0]}")
