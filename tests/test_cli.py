@@ -2,12 +2,9 @@
 
 import csv
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -117,28 +114,6 @@ def test_help_does_not_import_torch(tmp_path: Path) -> None:
     done = saas("--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "demo" in done.stdout
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    process = subprocess.Popen(
-        [SAAS, "demo", "--out", "run"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    deadline = time.monotonic() + 600
-    while not list(tmp_path.glob(".run.*.partial/metrics.jsonl")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=600)
-    assert process.returncode == 128 + number
-    assert "Traceback" not in errors
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

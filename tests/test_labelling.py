@@ -9,8 +9,10 @@ import pytest
 from rich.console import Console
 
 from photos import write_photos
-from saas_ssl.labelling import Request, label_into, setting
+from saas_ssl.labelling import Request, setting
 from saas_ssl.predicting import predict_into
+from saas_ssl.session import label_into
+from saas_ssl.task import Task
 
 QUICK = {"inner_epochs": 2, "outer_iterations": 1, "classifier_epochs": 2, "width": 4}
 
@@ -28,7 +30,8 @@ def write_features(path: Path, names: str, n: int = 60, labelled: int = 30, seed
 
 
 def label(out: Path, request: Request, console: Console | None = None, **given: object) -> None:
-    label_into(out, False, request, None, QUICK | given, 0, console or Console(quiet=True))
+    task = Task(out=out, request=request, given=QUICK | given)
+    label_into(task, console or Console(quiet=True))
 
 
 def predictions(path: Path) -> list[str]:

@@ -7,10 +7,14 @@ import pytest
 import torch
 from rich.console import Console
 
+from saas_ssl.budget import planned_passes
+from saas_ssl.checkpoints import Checkpoints
 from saas_ssl.data import PartiallyLabelled
-from saas_ssl.job import Truth, run_job, total_image_passes
+from saas_ssl.job import Truth, describe, run_job
+from saas_ssl.journal import Journal
 from saas_ssl.labels import LabelRow, label_rows, write_labels
 from saas_ssl.pipeline import (
+    Problem,
     infer_posterior,
     initial_posterior,
     predict,
@@ -19,15 +23,32 @@ from saas_ssl.pipeline import (
 )
 from saas_ssl.posterior import hard_labels
 from saas_ssl.progress import Display, duration
-from saas_ssl.runs import check_target, free_name, run_directory
+from saas_ssl.runs import check_target, free_name, is_running, new_run, old_run
+from saas_ssl.stopping import StopSignals
+from saas_ssl.workers import Ranks
 from test_pipeline import FEATURES, features, with_
 from toy import last
 
 
 def run(directory: Path, truth: Truth, labelled_per_class: int = 4) -> dict[str, Any]:
     problem = prepare(features(labelled_per_class=labelled_per_class), FEATURES, seed=1)
-    with Display(Console(quiet=True), total_image_passes(problem)) as display:
-        return run_job(problem, truth, directory, display, {"request": {"data": "blobs"}})
+    return run_problem(problem, truth, directory)
+
+
+def run_problem(problem: Problem, truth: Truth, directory: Path) -> dict[str, Any]:
+    with Display(Console(quiet=True), planned_passes(problem)) as display:
+        journal = Journal(
+            directory,
+            Checkpoints(directory / "checkpoint"),
+            display,
+            StopSignals(),
+            every=1e9,
+            ranks=Ranks(),
+        )
+        about = {"request": {"data": "blobs"}, **describe(problem, truth, 0)}
+        results = run_job(problem, truth, directory, journal, about)
+    assert results is not None
+    return results
 
 
 def truth_of(data: PartiallyLabelled) -> Truth:
@@ -66,8 +87,7 @@ def test_a_run_writes_what_the_design_says(tmp_path: Path) -> None:
 def test_without_outer_iterations_the_initial_posterior_is_used(tmp_path: Path) -> None:
     data = features()
     problem = prepare(data, with_(outer_iterations=0), seed=1)
-    with Display(Console(quiet=True), total_image_passes(problem)) as display:
-        run_job(problem, Truth(), tmp_path, display, {})
+    run_problem(problem, Truth(), tmp_path)
     with (tmp_path / "labels.csv").open(newline="") as file:
         labels = [row["label"] for row in csv.DictReader(file) if row["source"] == "inferred"]
     initial = hard_labels(initial_posterior(problem)).tolist()
@@ -77,9 +97,10 @@ def test_without_outer_iterations_the_initial_posterior_is_used(tmp_path: Path) 
 def test_the_forecast_of_image_passes_is_what_is_spent(tmp_path: Path) -> None:
     results = run(tmp_path, Truth())
     spent = results["image_passes"] + results["supervised"]["image_passes"]
-    assert spent == total_image_passes(prepare(features(), FEATURES, seed=1))
-    unknown = with_(classifier_schedule="halving")
-    assert total_image_passes(prepare(features(), unknown, seed=1)) is None
+    plan = planned_passes(prepare(features(), FEATURES, seed=1))
+    assert spent == sum(passes for passes in plan.values() if passes is not None)
+    unknown = planned_passes(prepare(features(), with_(classifier_schedule="halving"), seed=1))
+    assert [name for name, passes in unknown.items() if passes is None] == ["supervised", "two"]
 
 
 def test_what_is_not_known_is_null(tmp_path: Path) -> None:
@@ -122,8 +143,7 @@ def test_labels_csv_has_every_row_in_order(tmp_path: Path) -> None:
 def test_probabilities_are_averaged_over_the_last_five_epochs(tmp_path: Path) -> None:
     settings = with_(classifier_epochs=7)
     problem = prepare(features(), settings, seed=1)
-    with Display(Console(quiet=True), total_image_passes(problem)) as display:
-        run_job(problem, Truth(), tmp_path, display, {})
+    run_problem(problem, Truth(), tmp_path)
     data = problem.training
     P_u = last(infer_posterior(problem)).P_u
     seen = [
@@ -152,36 +172,61 @@ def test_names_survive_the_csv(tmp_path: Path) -> None:
     assert rows[2][1:5] == ["x, y", "0.99", "inferred", "accept"]
 
 
-def test_a_run_directory_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_before_a_checkpoint_an_error_leaves_nothing(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "run"
 
-    def interrupted() -> None:
-        with run_directory(out) as directory:
-            (directory / "run.json").write_text("half")
-            raise KeyboardInterrupt
+    def interrupted(directory: Path) -> None:
+        (directory / "run.json").write_text("half")
+        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
+    with pytest.raises(KeyboardInterrupt), new_run(out) as directory:
+        interrupted(directory)
     assert list((tmp_path / "deep").iterdir()) == []
-    with run_directory(out) as directory:
+    with new_run(out) as directory:
         (directory / "run.json").write_text("whole")
-        assert not out.exists()
+        assert is_running(out)
+    assert not is_running(out)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["run"]
-    assert (out / "run.json").read_text() == "whole"
+    assert [path.name for path in out.iterdir()] == ["run.json"]
+
+
+def test_after_a_checkpoint_an_error_leaves_what_is_needed_to_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def failing(directory: Path) -> None:
+        (directory / "run.json").write_text("{}")
+        Checkpoints(directory / "checkpoint").save({"stage": "one"}, {})
+        raise OSError
+
+    with pytest.raises(OSError), new_run(out) as directory:  # noqa: PT011
+        failing(directory)
+    assert not is_running(out)
+    with pytest.raises(ValueError, match="give --resume to continue it, or --overwrite"):
+        check_target(out, overwrite=False)
+    with old_run(out):
+        with pytest.raises(ValueError, match="is being written by another process"):
+            check_target(out, overwrite=True)
+        with pytest.raises(ValueError, match="is being written by another process"), old_run(out):
+            pass
+        found = Checkpoints(out / "checkpoint").newest()
+        assert found is not None
+        assert found.facts == {"stage": "one"}
+    assert [path.name for path in out.iterdir()] == ["run.json"]
 
 
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     out = tmp_path / "run"
     for text in ("first", "second"):
-        with run_directory(out, overwrite=text == "second") as directory:
+        with new_run(out, overwrite=text == "second") as directory:
             (directory / "run.json").write_text(text)
     assert (out / "run.json").read_text() == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    with pytest.raises(ValueError, match="exists"), run_directory(out):
+    with pytest.raises(ValueError, match="exists"), new_run(out):
         pass
-    with pytest.raises(RuntimeError), run_directory(out, overwrite=True):
+    with pytest.raises(RuntimeError), new_run(out, overwrite=True):
         raise RuntimeError
     assert (out / "run.json").read_text() == "second"  # a failed attempt leaves the old run
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
@@ -196,36 +241,22 @@ def test_only_a_run_directory_is_ever_replaced(tmp_path: Path, kind: str) -> Non
         (tmp_path / "target").mkdir()
         (tmp_path / "target" / "run.json").write_text("{}")
         out.symlink_to(tmp_path / "target")
-    with pytest.raises(ValueError, match="not a run directory"), run_directory(out, overwrite=True):
+    with pytest.raises(ValueError, match="not a run directory"), new_run(out, overwrite=True):
         pass
     assert out.exists()
 
 
 def test_what_a_user_put_into_a_run_is_never_deleted(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with run_directory(out) as directory:
+    with new_run(out) as directory:
         (directory / "run.json").write_text("first")
     (out / "photos").mkdir()
     with pytest.raises(ValueError, match="holds photos, which no run has written"):
         check_target(out, overwrite=True)
 
 
-def test_a_finished_run_is_kept_even_if_its_place_was_taken(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-
-    def taken() -> None:
-        with run_directory(out) as directory:
-            (directory / "run.json").write_text("mine")
-            out.mkdir()
-
-    with pytest.raises(ValueError, match=r"run exists: .*; this run is in .*run-2"):
-        taken()
-    assert (tmp_path / "run-2" / "run.json").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run-2"]
-
-
 def test_new_folders_are_readable_like_any_other(tmp_path: Path) -> None:
-    with run_directory(tmp_path / "run") as directory:
+    with new_run(tmp_path / "run") as directory:
         (directory / "run.json").write_text("{}")
     (tmp_path / "usual").mkdir()
     modes = [(tmp_path / name).stat().st_mode for name in ("run", "usual")]

@@ -22,7 +22,7 @@ from saas_ssl.pipeline import (
 from saas_ssl.presets import Settings
 from saas_ssl.progress import duration
 from saas_ssl.randomness import generator_at
-from saas_ssl.schedules import SCHEDULES, Rate
+from saas_ssl.schedules import PEAK, SCHEDULES, Rate
 from saas_ssl.workers import ALONE, Ranks
 
 Clock = Callable[[], float]
@@ -111,8 +111,8 @@ def planned_passes(problem: Problem) -> dict[str, int | None]:
 class Forecast:
     """How long the parts of a run take on this machine, in seconds."""
 
-    outer: float  # one outer iteration
-    epoch: float  # one epoch of phase two
+    inner_epoch: float  # one epoch of an inner loop
+    epoch: float  # one epoch of phase two, or as many image passes of the baseline
     finish: float  # predictions and files at the end
 
     @classmethod
@@ -120,19 +120,24 @@ class Forecast:
         """From measured speeds; image passes of one process, since all work at the same time."""
         held_out = test_rows + len(problem.probe.labelled_rows)
         rows = len(problem.training.unlabelled_rows)
+        predictions = (AVERAGED_EPOCHS * rows + 2 * held_out) * speed.forward
         return cls(
-            problem.passes(problem.settings.inner_epochs) * speed.one
-            + len(problem.probe.labelled_rows) * speed.forward,
+            problem.passes() * speed.one,
             problem.passes() * speed.two,
-            (AVERAGED_EPOCHS * rows + 2 * held_out) * speed.forward + 1.0 + 2e-5 * rows,
+            predictions + 2e-5 * rows + 1.0,
         )
 
     def whole(self, settings: Settings) -> float | None:
         """All of a run with its baseline; unknown if phase two has no set length."""
         if settings.classifier_schedule == "halving":
             return None
+        inner_epochs = settings.outer_iterations * settings.inner_epochs
         both = 2 * settings.classifier_epochs * self.epoch
-        return settings.outer_iterations * self.outer + both + self.finish
+        return inner_epochs * self.inner_epoch + both + self.finish
+
+    def times(self, factor: float) -> "Forecast":
+        """The same on a machine that is so much slower."""
+        return Forecast(factor * self.inner_epoch, factor * self.epoch, factor * self.finish)
 
 
 def in_words(seconds: float | None, processes: int, budget: float | None) -> str:
@@ -160,10 +165,10 @@ def fit(
     may_change_width: bool,
     left: Clock,
     test_rows: int,
-) -> tuple[Problem, Forecast]:
-    """A problem whose run takes the time that is left: T, M, epochs and maybe the width fitted.
+) -> tuple[Problem, Forecast, Settings]:
+    """A problem whose run takes the time that is left, the forecast, and the settings unfitted.
 
-    What is `given` stays. `left` says how many seconds there are.
+    T, M, the epochs of phase two and maybe the width are fitted, but for what is `given`.
     """
     if settings.classifier_schedule == "halving" and "classifier_schedule" not in given:
         settings = settings.changed(classifier_schedule="triangular")  # halving has no set length
@@ -173,13 +178,15 @@ def fit(
         problem = prepared(settings)
         forecast = Forecast.of(problem, measure(problem), test_rows)
         seconds = _MARGIN * left()
-        epochs = settings.inner_epochs
-        least = forecast.outer / epochs + 2 * forecast.epoch + forecast.finish
-        usual = settings.outer_iterations * forecast.outer
-        usual += 2 * settings.classifier_epochs * forecast.epoch
+        least = forecast.inner_epoch + 2 * forecast.epoch + forecast.finish
         if resizable and seconds < least and width > _NARROWEST:
             width, narrowed = width // 2, True
-        elif resizable and not narrowed and seconds > _WIDER * usual and width < _WIDEST:
+        elif (
+            resizable
+            and not narrowed
+            and width < _WIDEST
+            and seconds > _WIDER * (forecast.whole(settings) or math.inf)
+        ):
             width *= 2
         else:
             break
@@ -190,30 +197,30 @@ def fit(
             f"baseline take about {duration(least)} on top of what has passed; give more time, or "
             "fewer rows"
         )
-    fitted = _fitted(settings, forecast, seconds - forecast.finish, usual, given)
-    problem = replace(problem, settings=problem.settings.changed(**fitted))
-    T = problem.settings.inner_epochs
-    return problem, replace(forecast, outer=forecast.outer * T / epochs)
+    fitted = _fitted(settings, forecast, seconds, given, classifiers=2)
+    return replace(problem, settings=problem.settings.changed(**fitted)), forecast, settings
 
 
 def _fitted(
-    settings: Settings, forecast: Forecast, seconds: float, usual: float, given: Collection[str]
+    settings: Settings, forecast: Forecast, seconds: float, given: Collection[str], classifiers: int
 ) -> dict[str, Any]:
-    """Longer loops and more of them; in little time fewer loops before shorter ones."""
-    share, T_0 = seconds / usual, settings.inner_epochs
-    E = settings.classifier_epochs
+    """Longer loops and more of them; in little time fewer loops before shorter ones.
+
+    So many `classifiers` are still to be trained: the one of phase two, and maybe the baseline.
+    """
+    T, M, E = settings.inner_epochs, settings.outer_iterations, settings.classifier_epochs
+    seconds = max(0.0, seconds - forecast.finish)
+    share = seconds / (M * T * forecast.inner_epoch + classifiers * E * forecast.epoch)
     if "classifier_epochs" not in given:
         E = max(1, round(E * share))
-    rest, epoch = seconds - 2 * E * forecast.epoch, forecast.outer / T_0
-    T = T_0 if "inner_epochs" in given else max(1, round(T_0 * max(1.0, math.sqrt(share))))
-    if "inner_epochs" not in given and rest < 2 * T * epoch:
-        T = max(1, int(rest / (2 * epoch)))
-    M = max(1, int(rest / (T * epoch)))
+    epochs = max(0.0, seconds - classifiers * E * forecast.epoch) / forecast.inner_epoch
+    if "inner_epochs" not in given:
+        T = max(1, min(round(T * max(1.0, math.sqrt(share))), round(epochs / 2)))
     fitted: dict[str, Any] = {"inner_epochs": T, "classifier_epochs": E}
     if "outer_iterations" not in given:
-        fitted["outer_iterations"] = M
+        fitted["outer_iterations"] = max(1, int(epochs / T))
     if "posterior_lr" not in given:  # the same effective step
-        fitted["posterior_lr"] = settings.posterior_lr * T_0 / T
+        fitted["posterior_lr"] = settings.posterior_lr * settings.inner_epochs / T
     return fitted
 
 
@@ -221,69 +228,74 @@ class Deadline:
     """The end of a budget, and what it means for both phases while they go on.
 
     Phase two takes all the time that phase one leaves, which should be most of what was planned.
+    Only the clock of rank 0 counts.
     """
 
     def __init__(
         self,
         left: Clock,
         forecast: Forecast,
-        settings: Settings,
+        unfitted: Settings,
+        given: Collection[str],
         ranks: Ranks,
-        decides_outer_iterations: bool,
     ) -> None:
-        self._ranks = ranks
-        self.decides_outer_iterations = decides_outer_iterations
-        self._left, self._forecast, self._settings = left, forecast, settings
-        self._took, self._marked = forecast.outer, left()
+        self.decides_outer_iterations = "outer_iterations" not in given
+        self._left, self._forecast, self._given = left, forecast, given
+        self._unfitted, self._ranks = unfitted, ranks
+        self._took, self._began = 0.0, left()
 
-    def end_outer(self) -> None:
-        """An outer iteration has ended: what it took is what the next will take."""
-        now = self._left()
-        self._took, self._marked = max(1e-9, self._marked - now), now
+    def refit(self, settings: Settings, baseline_seconds: float) -> dict[str, Any]:
+        """Settings for the time that is left, by the speed at which the baseline was trained."""
+        forecast = max(1e-9, settings.classifier_epochs * self._forecast.epoch)
+        self._forecast = self._forecast.times(max(0.1, baseline_seconds / forecast))
+        return _fitted(
+            self._unfitted, self._forecast, _MARGIN * self._left(), self._given, classifiers=1
+        )
 
-    def more(self) -> int:
+    def begin_outer(self) -> None:
+        """An outer iteration begins."""
+        self._began = self._left()
+
+    def end_outer(self, settings: Settings) -> None:
+        """It has ended: so long will the next ones take, and so slow will phase two be."""
+        self._took = max(1e-9, self._began - self._left())
+        expected = max(1e-9, settings.inner_epochs * self._forecast.inner_epoch)
+        self._forecast = self._forecast.times(max(0.1, self._took / expected))
+
+    def more(self, settings: Settings) -> int:
         """How many outer iterations still fit."""
-        planned = 0.8 * self._settings.classifier_epochs * self._forecast.epoch
-        reserve = self._slowness * (planned + self._forecast.finish)
-        return max(0, int((self._left() - reserve) / self._took))
+        took = self._took or settings.inner_epochs * self._forecast.inner_epoch
+        phase_two = settings.classifier_epochs * self._forecast.epoch
+        return max(0, int((self._left() - 0.8 * phase_two - self._forecast.finish) / took))
 
-    def goes_on(self) -> bool:
+    def goes_on(self, settings: Settings) -> bool:
         """Whether rank 0 has time for another outer iteration; all ranks must ask."""
-        return bool(self._ranks.from_first(torch.tensor(self.more())))
+        return bool(self._ranks.from_first(torch.tensor(self.more(settings))))
 
-    def rate(self) -> Rate:
-        """The learning rate of phase two by the clock: its schedule ends when time does."""
-        start, settings = self._left(), self._settings
-        schedule, total = SCHEDULES[settings.classifier_schedule], start - self._finish
-        total = max(total, self._forecast.epoch)
+    def rate(self, settings: Settings, done: int) -> Rate:
+        """The learning rate of phase two by the clock: its schedule ends when time does.
 
-        def rate(scores: Sequence[float]) -> float:
-            return self._from_first(own_rate(scores))
+        If so many epochs are `done` by an earlier process, it goes on at the highest rate.
+        """
+        start, schedule = self._left(), SCHEDULES[settings.classifier_schedule]
+        total = max(start - self._forecast.finish, self._forecast.epoch)
 
         def own_rate(scores: Sequence[float]) -> float:
-            done = start - self._left()
-            epoch = done / len(scores) if scores else self._slowness * self._forecast.epoch
-            if scores and total - done < 0.5 * epoch:
+            spent, n = start - self._left(), len(scores) - done
+            epoch = spent / n if n else self._forecast.epoch
+            if scores and total - spent < 0.5 * epoch:
                 return 0.0
-            return settings.classifier_lr * schedule(min(0.99, (done + 0.5 * epoch) / total))
+            time = min(0.99, (spent + 0.5 * epoch) / total)
+            return settings.classifier_lr * schedule(max(time, PEAK) if done else time)
+
+        def rate(scores: Sequence[float]) -> float:
+            if not self._ranks.shares_rows:
+                return own_rate(scores)
+            own = torch.tensor(own_rate(scores), dtype=torch.float64)
+            return float(self._ranks.from_first(own))
 
         return rate
 
-    def _from_first(self, rate: float) -> float:
-        """Ranks that take the same steps do so at the rate of rank 0, whose clock counts."""
-        if not self._ranks.shares_rows:
-            return rate
-        return float(self._ranks.from_first(torch.tensor(rate, dtype=torch.float64)))
-
     def epochs(self) -> int:
         """How many epochs of phase two fit into the time that is left."""
-        time = self._left() - self._finish
-        return max(1, round(time / (self._slowness * self._forecast.epoch)))
-
-    @property
-    def _slowness(self) -> float:
-        return max(0.1, self._took / self._forecast.outer)
-
-    @property
-    def _finish(self) -> float:
-        return self._slowness * self._forecast.finish
+        return max(1, round((self._left() - self._forecast.finish) / self._forecast.epoch))

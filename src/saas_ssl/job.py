@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,7 @@ def run_job(
     if journal.is_new:
         journal.save()  # from here on there is something to go on with
     baseline = _train_baseline(problem, journal)
+    problem = _refitted(problem, journal, deadline)
     P_u = _infer(problem, truth, journal, deadline, directory)
     inner = {
         "error": journal.facts["inner_error"],
@@ -109,13 +110,15 @@ def run_job(
         "bytes_sent": ranks.sent,
         **saas_cost,
     }
-    write_run(directory, {**about, "results": results})
+    fitted = {"config": problem.settings.model_dump(), "effective_step": problem.effective_step}
+    write_run(directory, {**about, **fitted, "results": results})
     return results
 
 
 def take_part(problem: Problem, journal: Journal, deadline: Deadline | None) -> None:
     """Run trajectories for rank 0, which does everything else."""
     journal.begin("one", 0)
+    problem = _refitted(problem, journal, deadline)
     for _ in _outers(problem, journal, initial_posterior(problem), deadline):
         pass
 
@@ -205,6 +208,17 @@ def _train_baseline(problem: Problem, journal: Journal) -> nn.Module:
     return network
 
 
+def _refitted(problem: Problem, journal: Journal, deadline: Deadline | None) -> Problem:
+    """With a budget: T, M and epochs for the time that the baseline has left, once, for all."""
+    if deadline is None:
+        return problem
+    facts, settings = journal.facts, problem.settings
+    if problem.ranks.rank == 0 and "fitted" not in facts:
+        facts["fitted"] = deadline.refit(settings, facts["costs"]["supervised"]["seconds"])
+    fitted = json.loads(problem.ranks.text_from_first(json.dumps(facts.get("fitted"))))
+    return replace(problem, settings=settings.changed(**fitted))
+
+
 def _infer(
     problem: Problem, truth: Truth, journal: Journal, deadline: Deadline | None, directory: Path
 ) -> Tensor:
@@ -262,13 +276,15 @@ def _outers(
     )
     m = len(changes)
     while True:
-        if deadline is not None and by_clock and m and not deadline.goes_on():
+        if deadline is not None and by_clock and m and not deadline.goes_on(problem.settings):
             return
+        if deadline is not None:
+            deadline.begin_outer()
         outer = next(outers, None)
         if outer is None:
             return
         if deadline is not None:
-            deadline.end_outer()
+            deadline.end_outer(problem.settings)
         yield outer
         m += 1
 
@@ -279,7 +295,7 @@ def _replanned(
     """How many outer iterations there will be; a budget changes that while time passes."""
     if deadline is None or not deadline.decides_outer_iterations:
         return problem.settings.outer_iterations
-    M = done + deadline.more()
+    M = done + deadline.more(problem.settings)
     journal.display.replan("one", M * passes)
     return M
 
@@ -295,7 +311,7 @@ def _train_classifier(
     journal.begin("two", passes // problem.steps)
     rate = None
     if deadline is not None:
-        rate = deadline.rate()
+        rate = deadline.rate(problem.settings, len(journal.facts["scores"]))
         journal.display.replan("two", passes * deadline.epochs())
     inside, scores = journal.taken_inside(), list(journal.facts["scores"])
     for epoch in train_classifier(problem, P_u, scores, journal.after_step, inside, rate):

@@ -28,12 +28,18 @@ Clock = Callable[[], float]
 class Display:
     """Counts image passes through networks, the unit in which every part takes about equally long.
 
-    `plan` holds the image passes of each part, None where nobody knows how long it will take.
+    `plan` holds the image passes of each part, None where nobody knows how long it will take, and
+    `processes` says how many work on a part at the same time, if more than one do.
     """
 
     def __init__(
-        self, console: Console, plan: Mapping[str, int | None], clock: Clock = time.monotonic
+        self,
+        console: Console,
+        plan: Mapping[str, int | None],
+        clock: Clock = time.monotonic,
+        processes: Mapping[str, int] | None = None,
     ) -> None:
+        self._processes = dict.fromkeys(plan, 1) | dict(processes or {})
         self._console, self._clock = console, clock
         self._plan, self._done = dict(plan), dict.fromkeys(plan, 0)
         self._part = next(iter(plan))
@@ -107,12 +113,17 @@ class Display:
     def _pace(self) -> str:
         """How fast it goes, and how long the whole run still takes as far as that is known."""
         speed, totals = self._speed.per_second, self._plan.values()
-        left = sum(max(0, total - self._done[part]) for part, total in self._plan.items() if total)
+        left = sum(  # of one process
+            max(0, total - self._done[part]) / self._processes[part]
+            for part, total in self._plan.items()
+            if total
+        )
         at_least = "over " if None in totals else ""
         pace = f"{speed:,.0f} images/s"
         if speed == 0 or (at_least and not left):
             return pace
-        return f"{pace}   {at_least}{duration(left / speed)} left"
+        seconds = left * self._processes[self._part] / speed
+        return f"{pace}   {at_least}{duration(seconds)} left"
 
     def _new_live(self) -> Live:
         return Live(

@@ -1,7 +1,6 @@
 """A run directory: its files, who may write them, and the promise that nothing is lost."""
 
 import csv
-import fcntl
 import json
 import os
 import platform
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -56,7 +55,8 @@ def check_target(out: Path, overwrite: bool) -> None:
     # Never delete what no run has written.
     if out.is_symlink() or not (out / RUN_FILE).is_file():
         raise ValueError(f"{out} is not a run directory, so it is not overwritten")
-    foreign = sorted(path.name for path in out.iterdir() if path.name not in FILES)
+    names = {path.name: path.name.removesuffix(".partial") for path in out.iterdir()}
+    foreign = sorted(name for name, whole in names.items() if whole not in FILES)
     if foreign:
         raise ValueError(f"{out} holds {foreign[0]}, which no run has written: move it away first")
     if is_running(out):
@@ -107,10 +107,8 @@ def old_run(out: Path) -> Iterator[Path]:
 def _locked(out: Path) -> Iterator[None]:
     """Two processes never write the same run."""
     with (out / CHECKPOINT_FOLDER / _LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"{out} is being written by another process") from None
+        if not _lock(file, exclusive=True):
+            raise ValueError(f"{out} is being written by another process")
         yield
 
 
@@ -118,12 +116,22 @@ def is_running(out: Path) -> bool:
     """Whether a process is writing this run now."""
     try:
         with (out / CHECKPOINT_FOLDER / _LOCK).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not _lock(file, exclusive=False)
     except OSError:
         return False
-    return False
+
+
+def _lock(file: IO[str], exclusive: bool) -> bool:
+    """Whether the file could be locked, which lasts until it is closed."""
+    try:
+        import fcntl
+    except ImportError:  # not a system that has such locks
+        return True
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _new_folder_beside(out: Path, kind: str) -> Path:

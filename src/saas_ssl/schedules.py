@@ -14,7 +14,11 @@ def constant(_time: float) -> float:
     return 1.0
 
 
-def triangular(time: float, peak: float = 0.25) -> float:
+PEAK = 0.25
+"""When the triangular schedule is at its highest."""
+
+
+def triangular(time: float, peak: float = PEAK) -> float:
     """From 0 up to 1 at `peak`, then down to 0: t/p for t < p, else (1 - t)/(1 - p)."""
     return time / peak if time < peak else (1.0 - time) / (1.0 - peak)
 

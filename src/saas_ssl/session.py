@@ -19,9 +19,9 @@ from saas_ssl.board import Board
 from saas_ssl.budget import Clock, Deadline, Forecast, fit, in_words, measure, planned_passes
 from saas_ssl.checkpoints import Checkpoint, Checkpoints
 from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.devices import find_place
+from saas_ssl.devices import Place, find_place
 from saas_ssl.job import Truth, describe, run_job, take_part
-from saas_ssl.journal import Journal
+from saas_ssl.journal import STAGES, Journal
 from saas_ssl.labelling import (
     Prepared,
     checked,
@@ -55,7 +55,6 @@ class Agreement(BaseModel):
     """What rank 0 tells the others before they begin."""
 
     settings: Settings
-    clock: bool | None = None  # whether it ends phase one by its clock; none: it has no budget
     data: str = ""  # which, so that no rank works on others
 
 
@@ -84,12 +83,13 @@ def label_into(
     try:
         with ExitStack() as stack:
             _lead(task, ranks, console, overwrite, resume, started, stack)
-    except RunStoppedError:
-        console.print(f"Stopped. {how_to_resume(task.out)}")
+    except (RunStoppedError, KeyboardInterrupt):
+        if is_unfinished(task.out):
+            console.print(f"Stopped. {how_to_resume(task.out)}")
         raise
     except LostWorkerError as error:
         raise ValueError(f"{error}. {how_to_resume(task.out)}") from None
-    except (OSError, FloatingPointError) as error:
+    except OSError as error:
         if is_unfinished(task.out):
             raise ValueError(f"{error}. {how_to_resume(task.out)}") from None
         raise
@@ -110,6 +110,9 @@ def _lead(
     record = read_run(task.out) if resume else None
     if record is None:
         check_target(task.out, overwrite)
+    # What is wrong is told before an hour of decoding.
+    _base_and_given(task)
+    _place(task, ranks or Ranks())
     all_ = _read(task, ranks or Ranks(), console)
     if record is not None:
         check_same_data(task.out, record, all_.data)
@@ -118,12 +121,13 @@ def _lead(
     settings = _agreed(ranks, Agreement(settings=settings, data=_sample(all_.data))).settings
     checkpoints = _checkpoints(task, ranks)
     elapsed = _elapsed(started, checkpoints, record)
-    problem, forecast = _planned(task, ranks, all_, settings, elapsed, fresh=record is None)
+    problem, forecast, unfitted = _planned(
+        task, ranks, all_, settings, elapsed, fresh=record is None
+    )
     deadline = None
     if task.budget is not None:
-        by_clock = "outer_iterations" not in task.given
         left = partial(_left, task.budget, elapsed)
-        deadline = Deadline(left, forecast, problem.settings, ranks, by_clock)
+        deadline = Deadline(left, forecast, unfitted, task.given, ranks)
     seconds = forecast.whole(problem.settings)
     console.print("\n".join(opening(task.request, problem, all_)))
     console.print(in_words(seconds, ranks.size, task.budget))
@@ -133,15 +137,14 @@ def _lead(
     folder = new_run(task.out, overwrite) if record is None else old_run(task.out)
     directory = stack.enter_context(folder)
     write_run(directory, {**about, "results": None})
-    clock = None if deadline is None else deadline.decides_outer_iterations
-    _agreed(ranks, Agreement(settings=problem.settings, clock=clock))
+    _agreed(ranks, Agreement(settings=problem.settings))
     log = Board(directory / BOARD_FOLDER) if task.log == "tensorboard" else None
     if log is not None:
         stack.callback(log.close)
     journal = Journal(
         directory,
         checkpoints,
-        stack.enter_context(Display(console, planned_passes(problem))),
+        stack.enter_context(_display(console, problem)),
         stack.enter_context(StopSignals()),
         every=task.checkpoint_every,
         ranks=ranks,
@@ -178,8 +181,8 @@ def follow(task: Task, ranks: Ranks) -> None:
     problem = problem or _prepared(task, ranks, all_, told.settings)
     problem = replace(problem, settings=told.settings)
     deadline = None
-    if told.clock is not None:  # which only rank 0 looks at
-        deadline = Deadline(float, Forecast(1.0, 1.0, 1.0), told.settings, ranks, told.clock)
+    if task.budget is not None:  # only the clock of rank 0 counts
+        deadline = Deadline(float, Forecast(1.0, 1.0, 1.0), told.settings, task.given, ranks)
     checkpoints = _checkpoints(task, ranks)
     with StopSignals() as stop, Display(Console(quiet=True), planned_passes(problem)) as display:
         journal = Journal(
@@ -243,8 +246,18 @@ def follow_text(text: str) -> None:
 def _settings(task: Task, data: PartiallyLabelled, record: dict[str, Any] | None) -> Settings:
     if record is not None:
         return Settings.model_validate(record["config"])
+    return chosen_settings(data, *_base_and_given(task))
+
+
+def _base_and_given(task: Task) -> tuple[Settings | None, dict[str, Any]]:
+    """The settings to start from, if not from the data, and what is given, checked."""
     base = task.config or (None if task.preset == "automatic" else named_preset(task.preset))
-    return chosen_settings(data, base, checked(base, task.given))
+    return base, checked(base, task.given)
+
+
+def _place(task: Task, ranks: Ranks) -> Place:
+    how = task.execution
+    return find_place(how.device, how.precision, how.compile, ranks.local_rank)
 
 
 def _agreed(ranks: Ranks, agreement: Agreement) -> Agreement:
@@ -259,20 +272,19 @@ def _sample(data: PartiallyLabelled) -> str:
 
 
 def _prepared(task: Task, ranks: Ranks, all_: Prepared, settings: Settings) -> Problem:
-    how = task.execution
-    place = find_place(how.device, how.precision, how.compile, ranks.local_rank)
-    return prepare(all_.data, settings, task.seed, place=place, ranks=ranks)
+    return prepare(all_.data, settings, task.seed, place=_place(task, ranks), ranks=ranks)
 
 
 def _planned(
     task: Task, ranks: Ranks, all_: Prepared, settings: Settings, elapsed: Clock, fresh: bool
-) -> tuple[Problem, Forecast]:
-    """The problem, its settings fitted to the budget of a new run, and how long it will take."""
+) -> tuple[Problem, Forecast, Settings]:
+    """The problem, its settings fitted to the budget of a new run; how long; settings unfitted."""
     prepared = partial(_prepared, task, ranks, all_)
     test_rows = len(all_.truth.test.labelled_rows) if all_.truth.test else 0
     if task.budget is None or not fresh:
         problem = prepared(settings)
-        return problem, Forecast.of(problem, measure(problem), test_rows)
+        forecast = Forecast.of(problem, measure(problem), test_rows)
+        return problem, forecast, problem.settings
     # Ranks that share the rows prepare them together, once.
     may_change_width = task.preset == "automatic" and not task.config and not ranks.shares_rows
     left = partial(_left, task.budget, elapsed)
@@ -326,6 +338,12 @@ def _about(
         "plan": {"image_passes": planned_passes(problem), "seconds": seconds},
         "started": (record or {}).get("started", datetime.now(UTC).isoformat(timespec="seconds")),
     }
+
+
+def _display(console: Console, problem: Problem) -> Display:
+    processes = dict.fromkeys(STAGES, problem.ranks.size if problem.ranks.shares_rows else 1)
+    processes["one"] = problem.ranks.size
+    return Display(console, planned_passes(problem), processes=processes)
 
 
 def _plainly(error: RuntimeError, ranks: Ranks) -> Exception:

@@ -75,16 +75,16 @@ def ask(
         "log": log,
     }
     limits = {name: value for name, value in limits.items() if value is not None}
-    if resume and out is None:
-        raise ValueError("name the run to go on with: --out RUN --resume")
-    if resume and out is not None and (out.exists() or "data" not in request):
-        asked = {"request": request, "preset": preset, "given": given, "seed": seed}
-        return _resumed(out, asked, execution, limits), True
     settings = None
     if config is not None:
         earlier, settings, earlier_seed = repeated(config)
         request = {**earlier.model_dump(), **request}
         seed = earlier_seed if seed is None else seed
+    if resume and out is None:
+        raise ValueError("name the run to go on with: --out RUN --resume")
+    if resume and out is not None and (out.exists() or "data" not in request):
+        asked = {"request": request, "preset": preset, "given": given, "seed": seed}
+        return _resumed(out, asked, execution, limits), True
     if preset is not None:
         settings = None
         if preset != "automatic":
@@ -136,7 +136,7 @@ def _resumed(
     fixed = {name: value for name, value in execution.items() if name not in where}
     for wanted, then in (
         (asked["request"], record["request"]),
-        (asked["given"], record["config"]),
+        (asked["given"], {**record["config"], **record["given"]}),
         (fixed, record["execution"]),
         ({name: asked[name] for name in ("preset", "seed") if asked[name] is not None}, record),
     ):
