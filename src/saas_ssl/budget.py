@@ -71,6 +71,8 @@ def _seconds_per_step(run: Callable[[Callable[[Descent], None]], Iterator[Any]])
     times = [time.perf_counter()]
 
     def after_step(_sgd: Descent) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # a GPU works on while the steps are counted
         times.append(time.perf_counter())
         if len(times) > _WARM_UP + 1 and times[-1] - times[_WARM_UP] > _MEASURED:
             raise _EnoughError

@@ -197,7 +197,7 @@ def _train_baseline(problem: Problem, journal: Journal) -> nn.Module:
     if not journal.is_past("supervised"):
         passes = problem.supervised_passes() * _sharing(problem)
         steps = steps_per_epoch(len(problem.training.labelled_rows), problem.supervised_B)
-        journal.begin("supervised", passes // steps)
+        journal.begin("supervised", passes / steps)
         inside, scores = journal.taken_inside(), list(journal.facts["scores"])
         state = below("w.", inside or {})
         for epoch in train_supervised(problem, scores, journal.after_step, inside):
@@ -231,7 +231,7 @@ def _infer(
     network = problem.new_network(generator_at(problem.seed, "probe"))
     passes = problem.passes(settings.inner_epochs) * problem.ranks.size
     journal.tensors["P_u"] = P_u
-    journal.begin("one", passes // (settings.inner_epochs * problem.steps))
+    journal.begin("one", passes / (settings.inner_epochs * problem.steps))
     for outer in _outers(problem, journal, P_u, deadline):
         P_u, labels = outer.P_u, hard_labels(outer.P_u).cpu()
         unwrapped(network).load_state_dict(outer.w)
@@ -308,7 +308,7 @@ def _train_classifier(
     kept = range(sum(name.startswith("epochs.") for name in journal.tensors))
     states.extend(state for n in kept if (state := below(f"epochs.{n}.", journal.tensors)))
     passes = problem.passes() * _sharing(problem)
-    journal.begin("two", passes // problem.steps)
+    journal.begin("two", passes / problem.steps)
     rate = None
     if deadline is not None:
         rate = deadline.rate(problem.settings, len(journal.facts["scores"]))

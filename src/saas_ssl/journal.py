@@ -74,7 +74,7 @@ class Journal:
         if self._metrics is not None:
             with self._metrics.open("ab") as file:  # what came after the checkpoint comes again
                 file.truncate(self.facts["metrics"])
-        self._per_step, self._sgd = 0, cast(Descent | None, None)
+        self._per_step, self._sgd = 0.0, cast(Descent | None, None)
         self._saved = self._ticked = time.monotonic()
 
     def cost(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Journal:
         """Whether an earlier process or this one has ended the stage."""
         return STAGES.index(self.facts["stage"]) > STAGES.index(stage)
 
-    def begin(self, stage: str, passes_per_step: int) -> None:
+    def begin(self, stage: str, passes_per_step: float) -> None:
         """A stage begins, or goes on where an earlier process left it."""
         self._per_step = passes_per_step
         self.display.begin(stage)

@@ -41,7 +41,7 @@ class Display:
     ) -> None:
         self._processes = dict.fromkeys(plan, 1) | dict(processes or {})
         self._console, self._clock = console, clock
-        self._plan, self._done = dict(plan), dict.fromkeys(plan, 0)
+        self._plan, self._done = dict(plan), dict.fromkeys(plan, 0.0)
         self._part = next(iter(plan))
         self._speed = Speed(clock)
         self._losses: list[float] = []
@@ -70,7 +70,7 @@ class Display:
         for earlier in self._plan:
             if earlier == part:
                 break
-            self._plan[earlier] = self._done[earlier]  # it took what it took
+            self._plan[earlier] = round(self._done[earlier])  # it took what it took
         self._part, self._now, self._speed = part, "", Speed(self._clock)
         if self._live is None:
             self._console.print(PARTS[part])
@@ -83,7 +83,7 @@ class Display:
         """The part will now take this many image passes in all."""
         self._plan[part] = passes
 
-    def step(self, passes: int) -> None:
+    def step(self, passes: float) -> None:
         """So many images went through a network; cheap, for the view is drawn in its own time."""
         self._done[self._part] += passes
         self._speed.add(passes)
@@ -136,8 +136,8 @@ class Display:
         for part, total in self._plan.items():
             done, waits = self._done[part], total is None and part != self._part
             bar = ProgressBar(1 if waits else total, done, width=30)
-            of = "" if total is None else f" of {max(done, total):,}"
-            bars.add_row(PARTS[part], bar, f"{done:,}{of}")
+            of = "" if total is None else f" of {max(done, total):,.0f}"
+            bars.add_row(PARTS[part], bar, f"{done:,.0f}{of}")
         lines = (f"{self._pace()}   {self._now}", self._learning)
         return Group(bars, *(Text(line, no_wrap=True) for line in lines))
 
@@ -147,10 +147,10 @@ class Speed:
 
     def __init__(self, clock: Clock, window: float = 30.0) -> None:
         self._clock, self._window = clock, window
-        self._last = (clock(), 0)
+        self._last = (clock(), 0.0)
         self._marks = deque([self._last])  # about one a second; the first is where to count from
 
-    def add(self, passes: int) -> None:
+    def add(self, passes: float) -> None:
         """So many more, until now."""
         now = self._clock()
         self._last = (now, self._last[1] + passes)
