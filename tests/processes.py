@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 LIMIT = 600.0  # seconds: only a process that hangs takes as long
 SAAS = str(Path(sys.executable).with_name("saas"))
 STAGES = ("supervised", "one", "two")
+SUPERVISED, ONE, TWO = range(3)
 
 
 class Ended(NamedTuple):
@@ -98,6 +99,16 @@ def where(run: Path) -> Where:
         return Where(0, 0, 0)
     done = facts["changes"] if facts["stage"] == "one" else facts["scores"]
     return Where(STAGES.index(facts["stage"]), len(done), facts["t"])
+
+
+def is_at(run: Path, place: Where, after: Where | None = None) -> Callable[[], bool]:
+    """Whether the run has come to a place, and farther than it was."""
+
+    def check() -> bool:
+        now = where(run)
+        return now >= place and (after is None or now > after)
+
+    return check
 
 
 def files(run: Path) -> dict[str, bytes]:

@@ -158,7 +158,7 @@ def test_as_many_workers_give_the_same_results_again(folder: Path) -> None:
 
 def test_two_workers_give_other_results_than_one(folder: Path) -> None:
     alone, workers = products(folder / "alone"), products(folder / "workers")
-    assert {"labels.csv", "posterior.safetensors"} <= set(differences(alone, workers))
+    assert "posterior.safetensors" in differences(alone, workers)
     # They share the baseline, and twice as many images went through networks in phase one.
     for phase in ("supervised", "one"):
         one, two = (
@@ -278,7 +278,8 @@ def test_four_processes_on_two_machines(folder: Path, own: Path, mode: str) -> N
     if mode == "data":
         assert differences(products(own / "run"), products(folder / "data-torchrun-4")) == []
     else:
-        assert "labels.csv" in differences(products(own / "run"), products(folder / "workers"))
+        other = products(folder / "workers")
+        assert "posterior.safetensors" in differences(products(own / "run"), other)
 
 
 def facts(run: Path, rank: int) -> dict[str, Any]:
@@ -329,6 +330,8 @@ def test_a_run_with_workers_survives_a_crash_and_ctrl_c(
     killed = facts(own / "run", 0)
     assert (killed["stage"], killed["t"] > 0) == ("one", True)
     assert not (own / "run" / "model.safetensors").exists()
+    if mode == "data":  # the worker may be killed before it has saved what the first process has
+        max((own / "run" / "checkpoint" / "rank1").glob("*.json")).unlink()
 
     with started(resume("run"), own) as begun:
         begun.wait_until(are_inside(own / "run", beyond=place(killed)))
@@ -413,10 +416,11 @@ def test_workers_share_the_rows_with_their_parent(own: Path) -> None:
 
 
 def memory_of_a_worker(name: str, folder: Path) -> dict[str, int]:
-    """Bytes of one that has read the data, and is ready for its first trajectory."""
+    """Bytes of one that is ready for its first trajectory, while its parent trains a baseline."""
     command = [SAAS, "label", f"{name}.npz", "--batch-size", "20", "--set", "width=2"]
-    command += ["--outer-iterations", "1", "--inner-epochs", "1000", "--set", "classifier_epochs=9"]
-    with started([*command, *TWO_WORKERS, "--out", name], folder) as begun:
+    command += ["--set", "classifier_epochs=1000", *TWO_WORKERS, "--out", name]
+    at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # to free
+    with started(command, folder, **at_once) as begun:
         begun.wait_until(lambda: bool(facts(folder / name, 1)))
         (worker,) = begun.workers()
         status = (PROC / str(worker) / "status").read_text()

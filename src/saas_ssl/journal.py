@@ -49,6 +49,7 @@ class Journal:
         every: float,
         ranks: Ranks,
         resumed: Checkpoint | None = None,
+        identity: Mapping[str, Any] | None = None,
         log: Log | None = None,
         elapsed: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -63,6 +64,7 @@ class Journal:
             "inner_error": None,
             "costs": {part: {"image_passes": 0, "seconds": 0.0} for part in ("supervised", "saas")},
             "metrics": 0,
+            "identity": dict(identity or {}),
         }
         self.is_new = resumed is None
         self.tensors: dict[str, Tensor] = {}

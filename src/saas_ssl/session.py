@@ -41,11 +41,12 @@ from saas_ssl.runs import (
     new_run,
     old_run,
     read_run,
+    versions,
     write_run,
 )
 from saas_ssl.stopping import RunStoppedError, StopSignals
 from saas_ssl.summary import summary
-from saas_ssl.task import Task, check_same_data, how_to_resume, is_unfinished
+from saas_ssl.task import Task, check_same_data, check_same_run, how_to_resume, is_unfinished
 from saas_ssl.workers import LostWorkerError, Ranks, Workers, ranks_of_torchrun
 
 CACHE = ".saas-cache"
@@ -55,7 +56,7 @@ class Agreement(BaseModel):
     """What rank 0 tells the others before they begin."""
 
     settings: Settings
-    data: str = ""  # which, so that no rank works on others
+    data: str  # a hash, so that no rank works on others
 
 
 def label_into(
@@ -87,12 +88,9 @@ def label_into(
         if is_unfinished(task.out):
             console.print(f"Stopped. {how_to_resume(task.out)}")
         raise
-    except LostWorkerError as error:
-        raise ValueError(f"{error}. {how_to_resume(task.out)}") from None
-    except OSError as error:
-        if is_unfinished(task.out):
-            raise ValueError(f"{error}. {how_to_resume(task.out)}") from None
-        raise
+    except (LostWorkerError, OSError) as error:
+        hint = f". {how_to_resume(task.out)}" if is_unfinished(task.out) else ""
+        raise ValueError(f"{error}{hint}") from None
     console.print()
     console.print("\n".join(summary(read_run(task.out), task.out)))
 
@@ -117,8 +115,14 @@ def _lead(
     if record is not None:
         check_same_data(task.out, record, all_.data)
     ranks = ranks or _with_workers(task, stack)
+    if record is not None and record["processes"] != ranks.size:
+        raise ValueError(
+            f"{task.out} was begun with {record['processes']} processes, but this is {ranks.size}"
+        )
     settings = _settings(task, all_.data, record)
-    settings = _agreed(ranks, Agreement(settings=settings, data=_sample(all_.data))).settings
+    sample = _sample(all_.data)
+    if ranks.shares_rows:  # they prepare together what each alone would prepare later
+        _agreed(ranks, Agreement(settings=settings, data=sample))
     checkpoints = _checkpoints(task, ranks)
     elapsed = _elapsed(started, checkpoints, record)
     problem, forecast, unfitted = _planned(
@@ -137,7 +141,12 @@ def _lead(
     folder = new_run(task.out, overwrite) if record is None else old_run(task.out)
     directory = stack.enter_context(folder)
     write_run(directory, {**about, "results": None})
-    _agreed(ranks, Agreement(settings=problem.settings))
+    resumed = _resumed(checkpoints, ranks)
+    identity = {**problem.settings.model_dump(), "seed": task.seed, "processes": ranks.size}
+    identity |= {"data": about["data"]["fingerprint"], **versions()}
+    if resumed is not None:
+        check_same_run(task.out, resumed.facts, identity)
+    _agreed(ranks, Agreement(settings=problem.settings, data=sample))
     log = Board(directory / BOARD_FOLDER) if task.log == "tensorboard" else None
     if log is not None:
         stack.callback(log.close)
@@ -148,7 +157,8 @@ def _lead(
         stack.enter_context(StopSignals()),
         every=task.checkpoint_every,
         ranks=ranks,
-        resumed=_resumed(checkpoints, ranks),
+        resumed=resumed,
+        identity=identity,
         log=log,
         elapsed=elapsed,
     )
@@ -173,17 +183,18 @@ def follow(task: Task, ranks: Ranks) -> None:
     """Any other rank: it does its share of the work and writes nothing but its own checkpoints."""
     torch.set_num_threads(task.execution.threads)
     all_ = _read(task, ranks, Console(quiet=True))
-    told = _agreed(ranks, Agreement(settings=Settings()))
-    if told.data != _sample(all_.data):
-        raise ValueError("the data here are not those that the first process has read")
-    problem = _prepared(task, ranks, all_, told.settings) if ranks.shares_rows else None
-    told = _agreed(ranks, told)
+    own = Agreement(settings=Settings(), data=_sample(all_.data))
+    problem = None
+    if ranks.shares_rows:
+        problem = _prepared(task, ranks, all_, _agreed(ranks, own).settings)
+    checkpoints = _checkpoints(task, ranks)
+    resumed = _resumed(checkpoints, ranks) if ranks.shares_rows else None
+    told = _agreed(ranks, own)
     problem = problem or _prepared(task, ranks, all_, told.settings)
     problem = replace(problem, settings=told.settings)
     deadline = None
     if task.budget is not None:  # only the clock of rank 0 counts
         deadline = Deadline(float, Forecast(1.0, 1.0, 1.0), told.settings, task.given, ranks)
-    checkpoints = _checkpoints(task, ranks)
     with StopSignals() as stop, Display(Console(quiet=True), planned_passes(problem)) as display:
         journal = Journal(
             task.out,
@@ -192,7 +203,7 @@ def follow(task: Task, ranks: Ranks) -> None:
             stop,
             every=task.checkpoint_every,
             ranks=ranks,
-            resumed=_resumed(checkpoints, ranks),
+            resumed=resumed if ranks.shares_rows else checkpoints.newest(),
         )
         if ranks.shares_rows:
             run_job(problem, Truth(), task.out, journal, {}, deadline)
@@ -261,8 +272,12 @@ def _place(task: Task, ranks: Ranks) -> Place:
 
 
 def _agreed(ranks: Ranks, agreement: Agreement) -> Agreement:
-    """What rank 0 says."""
-    return Agreement.model_validate_json(ranks.text_from_first(agreement.model_dump_json()))
+    """What rank 0 says, if this is about the same data."""
+    text = ranks.text_from_first(agreement.model_dump_json())
+    told = Agreement.model_validate_json(text)
+    if told.data != agreement.data:
+        raise ValueError("the data here are not those that the first process has read")
+    return told
 
 
 def _sample(data: PartiallyLabelled) -> str:

@@ -17,7 +17,7 @@ from saas_ssl.workers import Parallel
 
 _NEEDED = {
     *("request", "preset", "given", "config", "seed", "execution", "budget", "checkpoint_every"),
-    *("log", "data", "versions", "results"),
+    *("log", "data", "versions", "processes", "results"),
 }
 
 
@@ -165,6 +165,17 @@ def _record(out: Path) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, RecursionError):
         pass
     raise ValueError(f"{out} is not a run that can go on: it has no run.json of this version")
+
+
+def check_same_run(out: Path, facts: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+    """Raise ValueError, naming the difference, if a checkpoint is not one of this run."""
+    own = facts.get("identity") or {}
+    for name, value in identity.items():
+        if own.get(name) != value:
+            raise ValueError(
+                f"the checkpoint in {out} is one of another run: {name} was {own.get(name)} there, "
+                f"not {value}"
+            )
 
 
 def check_same_data(out: Path, record: Mapping[str, Any], data: PartiallyLabelled) -> None:

@@ -170,7 +170,9 @@ class Ranks:
         """Meet the other processes, once; later calls return at once."""
         if self.size == 1 or dist.is_initialized():
             return
-        gpus = torch.cuda.is_available() and dist.is_nccl_available()
+        # nccl wants a GPU for each process; gloo can do with a shared one.
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
+        gpus = dist.is_nccl_available() and torch.cuda.device_count() >= here
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         # Reading data or a trajectory may take any time: _wait knows when to give up.
         if self.store is None:
