@@ -85,9 +85,9 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
 
 def newest_facts(run: Path) -> dict[str, Any] | None:
     """The JSON of the newest checkpoint that is there, as another process sees it."""
-    for file in sorted((run / "checkpoint").glob("*.json"), reverse=True):
+    while found := sorted((run / "checkpoint").glob("*.json")):
         with suppress(FileNotFoundError):  # the next one has just replaced it
-            facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            facts: dict[str, Any] = json.loads(found[-1].read_text(encoding="utf-8"))
             return facts
     return None
 
@@ -102,10 +102,11 @@ def where(run: Path) -> Where:
 
 
 def is_at(run: Path, place: Where, after: Where | None = None) -> Callable[[], bool]:
-    """Whether the run has come to a place, and farther than it was."""
+    """Whether the run has come to a place, and farther than it was; it must never go back."""
 
     def check() -> bool:
         now = where(run)
+        assert after is None or now >= after, "what was done is done again"
         return now >= place and (after is None or now > after)
 
     return check

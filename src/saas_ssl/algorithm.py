@@ -100,10 +100,10 @@ def phase_one(
     while (m := len(changes)) < M and not is_stable(changes, tolerance, patience):  #              4
         w = new_network(generator_at(seed, "weights", m if weights == "resample" else 0))  #       6
         dP_u, S = torch.zeros_like(P_u), T * steps  #                                              7
-        views, noise = generator_at(seed, "views", m), generator_at(seed, "noise", m)
+        views, noise = host.draws(seed, "views", m), generator_at(seed, "noise", m)
         sgd = Descent(w.train(), momentum, m, dP_u, (views, noise), scaling=host.loss_scaling)
-        batches = two_streams(len(u), len(l), steps, B_l, generator_at(seed, "batches", m))
-        with global_draws_from(generator_at(seed, "layers", m)):
+        batches = two_streams(len(u), len(l), steps, B_l, host.draws(seed, "batches", m))
+        with global_draws_from(host.draws(seed, "layers", m)):
             sgd.restore(host.inside)
             for t, (i, j) in islice(enumerate(batches), sgd.t, S):  #                              9
                 sgd.set_rate(eta := eta_w * schedule((t + 0.5) / S))
@@ -161,13 +161,13 @@ def phase_two(
         check_posterior(P_u, len(u), K)
     y_u, y_l = one_hot(y_u, K), one_hot(data.y[l], K)
     w = new_network(generator_at(seed, "classifier weights"))  #                                  20
-    views, total = generator_at(seed, "classifier views"), next(w.parameters()).new_zeros(())
+    views, order = (host.draws(seed, f"classifier {what}") for what in ("views", "batches"))
     S, scores = host.steps or steps_per_epoch(len(u), B), list(scores)
+    total = next(w.parameters()).new_zeros(())
     sgd = Descent(w, momentum, len(scores), total, (views,), weight_decay, host.loss_scaling)
-    batches = two_streams(len(u), len(l), S, B_l, generator_at(seed, "classifier batches"))
-    batches = islice(batches, len(scores) * S, None)
+    batches = islice(two_streams(len(u), len(l), S, B_l, order), len(scores) * S, None)
     while (eta := rate(scores)) > 0:  #                                                           19
-        with global_draws_from(generator_at(seed, "classifier layers", n := len(scores))):
+        with global_draws_from(host.draws(seed, "classifier layers", n := len(scores))):
             w.train()
             sgd.set_rate(eta)
             sgd.restore(host.inside)

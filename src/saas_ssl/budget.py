@@ -99,13 +99,12 @@ def _seconds_per_prediction(problem: Problem) -> float:
 def planned_passes(problem: Problem) -> dict[str, int | None]:
     """Image passes of each part of a run, all processes together; none where nobody knows."""
     settings, ranks = problem.settings, problem.ranks
-    sharing = ranks.size if ranks.shares_rows else 1
     fixed = settings.classifier_schedule != "halving"
-    baseline = problem.supervised_passes(supervised_epochs(problem)) * sharing
+    baseline = problem.supervised_passes(supervised_epochs(problem)) * ranks.sharing
     return {
         "supervised": baseline if fixed else None,
         "one": problem.passes(settings.outer_iterations * settings.inner_epochs) * ranks.size,
-        "two": problem.passes(settings.classifier_epochs) * sharing if fixed else None,
+        "two": problem.passes(settings.classifier_epochs) * ranks.sharing if fixed else None,
     }
 
 

@@ -1,11 +1,12 @@
 """What surrounds the algorithm: other processes, a watcher, an interrupted loop to go on with."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Generator, Tensor
 
 from saas_ssl.descent import Descent
+from saas_ssl.randomness import generator_at
 
 Combine = Callable[[Tensor], Tensor]
 
@@ -26,8 +27,13 @@ class Host:
     over_rows: Combine = _as_it_is  # means over the rows of this process -> over those of all
     after_step: Callable[[Descent], None] = _nothing  # may look, save, or stop by raising
     steps: int | None = None  # of an epoch, where other processes must take as many
+    place: Sequence[int] = ()  # of draws that differ between processes which take the same steps
     loss_scaling: bool = False
     inside: Mapping[str, Tensor] | None = None  # Descent.state() of the loop to go on with
+
+    def draws(self, seed: int, *place: str | int) -> Generator:
+        """A generator for one place in this process, which differs from that in others."""
+        return generator_at(seed, *place, *self.place)
 
 
 ALONE = Host()

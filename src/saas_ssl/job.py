@@ -130,7 +130,7 @@ def _show_what_is_done(problem: Problem, journal: Journal) -> None:
     one = problem.passes(problem.settings.inner_epochs * len(facts["changes"])) * problem.ranks.size
     journal.display.resume("one", one)
     if facts["stage"] == "two":
-        journal.display.resume("two", problem.passes(len(facts["scores"])) * _sharing(problem))
+        journal.display.resume("two", problem.passes(len(facts["scores"])) * problem.ranks.sharing)
 
 
 def describe(problem: Problem, truth: Truth, skipped: int) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _train_baseline(problem: Problem, journal: Journal) -> nn.Module:
     """The supervised baseline, trained now or by an earlier process."""
     network = problem.new_network(generator_at(problem.seed, "probe"))
     if not journal.is_past("supervised"):
-        passes = problem.supervised_passes() * _sharing(problem)
+        passes = problem.supervised_passes() * problem.ranks.sharing
         steps = steps_per_epoch(len(problem.training.labelled_rows), problem.supervised_B)
         journal.begin("supervised", passes / steps)
         inside, scores = journal.taken_inside(), list(journal.facts["scores"])
@@ -307,7 +307,7 @@ def _train_classifier(
     states = deque[dict[str, Tensor]](maxlen=AVERAGED_EPOCHS)
     kept = range(sum(name.startswith("epochs.") for name in journal.tensors))
     states.extend(state for n in kept if (state := below(f"epochs.{n}.", journal.tensors)))
-    passes = problem.passes() * _sharing(problem)
+    passes = problem.passes() * problem.ranks.sharing
     journal.begin("two", passes / problem.steps)
     rate = None
     if deadline is not None:
@@ -338,11 +338,6 @@ def _end_epoch(journal: Journal, epoch: Epoch, passes: int) -> None:
         journal.log.epoch(journal.facts["stage"], fields)
     if journal.ranks.any(journal.is_due()):
         journal.save(epoch.sgd)
-
-
-def _sharing(problem: Problem) -> int:
-    """How many processes take the steps of a descent together."""
-    return problem.ranks.size if problem.ranks.shares_rows else 1
 
 
 def _errors(problem: Problem, network: nn.Module, truth: Truth) -> dict[str, float | None]:

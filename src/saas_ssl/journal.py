@@ -1,6 +1,7 @@
 """Where a run is: its metrics, costs and checkpoints, so that another process can go on."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -143,6 +144,9 @@ class Journal:
         self._sgd = sgd
         self.facts |= {"t": sgd.t if sgd else 0, "elapsed": round(self._elapsed(), 3)}
         state = {} if sgd is None else under(_INSIDE, sgd.state())
+        if self._metrics is not None:
+            with self._metrics.open("ab") as file:
+                os.fsync(file.fileno())  # what the checkpoint counts must be there
         self._store.save(self.facts, {**self.tensors, **state})
         self._saved = time.monotonic()
 

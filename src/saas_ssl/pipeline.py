@@ -65,11 +65,14 @@ class Problem:
         return self.training if self.validation is None else self.validation
 
     @property
+    def N_u(self) -> int:  # noqa: N802
+        """Unlabelled rows of this process, or one more: as many in all ranks that share them."""
+        return -(-len(self.data.unlabelled_rows) // self.ranks.sharing)
+
+    @property
     def steps(self) -> int:
-        """Of an epoch over the unlabelled rows: as many in all ranks that share them."""
-        N_u = len(self.data.unlabelled_rows)
-        size = self.ranks.size if self.ranks.shares_rows else 1
-        return steps_per_epoch(-(-N_u // size), self.B)
+        """Of an epoch over the unlabelled rows."""
+        return steps_per_epoch(self.N_u, self.B)
 
     @property
     def supervised_B(self) -> int:  # noqa: N802
@@ -78,7 +81,7 @@ class Problem:
 
     def passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of either phase take through the network of this process."""
-        return image_passes(len(self.training.unlabelled_rows), self.steps, self.B_l, epochs)
+        return image_passes(self.N_u, self.steps, self.B_l, epochs)
 
     def supervised_passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of the supervised baseline take through the network."""
@@ -181,12 +184,7 @@ def _wrapped(problem: Problem) -> NewNetwork:
         if not kept:
             fresh = ranks.with_common_statistics(fresh)
             kept.append(ranks.wrapped(place.compile(fresh)))
-        redraw_(kept[0], fresh)
-        if ranks.shares_rows:
-            with torch.no_grad():
-                for w in kept[0].parameters():
-                    w.copy_(ranks.from_first(w.detach().clone()))
-        return kept[0]
+        return redraw_(kept[0], fresh)
 
     return draw
 
@@ -241,12 +239,12 @@ def infer_posterior(
         problem.training,
         _wrapped(problem),
         _view(problem, settings.augmentation),
-        seed=ranks.seed(problem.seed),
+        seed=ranks.trajectory_seed(problem.seed),
         T=settings.inner_epochs,
         M=settings.outer_iterations if M is None else M,
         eta_w=settings.weight_lr,
         # |B| is that of all ranks together where they take the same steps.
-        eta_P=settings.posterior_lr / (ranks.size if ranks.shares_rows else 1),
+        eta_P=settings.posterior_lr / ranks.sharing,
         alpha=problem.alpha,
         beta=settings.entropy_weight,
         momentum=settings.momentum,
@@ -275,6 +273,7 @@ def _host(
         over_rows=partial(ranks.over_rows, rows=rows),
         after_step=after_step,
         steps=steps,
+        place=ranks.own_place,
         loss_scaling=problem.place.loss_scaling,
         inside=inside,
     )
@@ -333,7 +332,7 @@ def _phase_two(
         P_u,
         _wrapped(problem),
         _view(problem, settings.classifier_augmentation),
-        seed=problem.ranks.seed(problem.seed) if problem.ranks.shares_rows else problem.seed,
+        seed=problem.seed,
         rate=rate,
         momentum=settings.momentum,
         weight_decay=settings.classifier_weight_decay,

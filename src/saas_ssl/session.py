@@ -356,7 +356,7 @@ def _about(
 
 
 def _display(console: Console, problem: Problem) -> Display:
-    processes = dict.fromkeys(STAGES, problem.ranks.size if problem.ranks.shares_rows else 1)
+    processes = dict.fromkeys(STAGES, problem.ranks.sharing)
     processes["one"] = problem.ranks.size
     return Display(console, planned_passes(problem), processes=processes)
 

@@ -67,9 +67,19 @@ class Ranks:
         """Whether several processes average the dP_u of their trajectories."""
         return self.size > 1 and self.parallel == "trajectories"
 
-    def seed(self, seed: int) -> int:
-        """Another one for each rank; that of rank 0 is that of a process alone."""
-        return seed_at(seed, "rank", self.rank) if self.rank else seed
+    @property
+    def sharing(self) -> int:
+        """How many processes take the same steps, each with its share of the rows."""
+        return self.size if self.shares_rows else 1
+
+    @property
+    def own_place(self) -> tuple[int, ...]:
+        """Of draws that differ between processes which take the same steps."""
+        return (self.rank,) if self.shares_rows and self.rank else ()
+
+    def trajectory_seed(self, seed: int) -> int:
+        """Another one for each trajectory; that of rank 0 is that of a process alone."""
+        return seed_at(seed, "rank", self.rank) if self.shares_trajectories and self.rank else seed
 
     def own_rows(self, rows: Tensor) -> Tensor:
         """Every size-th row, so that each rank has a like share of what is sorted by class."""
