@@ -39,7 +39,7 @@ from saas_ssl.posterior import hard_labels
 from saas_ssl.randomness import generator_at
 from saas_ssl.schedules import fixed_length, triangular
 from saas_ssl.simplex import project
-from saas_ssl.workers import ALONE, Parallel, Ranks
+from saas_ssl.workers import ALONE, Ranks
 
 SCRIPT = Path(__file__).with_name("parallel_worker.py")
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -120,13 +120,13 @@ def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     )
 
 
-def seeds(size: int, mode: Parallel) -> list[int]:
-    return [Ranks(rank, size, parallel=mode).seed(SEED) for rank in range(size)]
+def seeds(size: int) -> list[int]:
+    return [Ranks(rank, size).trajectory_seed(SEED) for rank in range(size)]
 
 
 def test_every_rank_has_other_draws_and_the_first_those_of_a_process_alone() -> None:
-    assert len(set(seeds(64, "trajectories"))) == 64
-    assert seeds(64, "trajectories")[0] == ALONE.seed(SEED) == SEED
+    assert len(set(seeds(64))) == 64
+    assert seeds(64)[0] == ALONE.trajectory_seed(SEED) == SEED
 
 
 def test_the_posterior_follows_the_mean_of_all_trajectories(together: Together) -> None:
@@ -135,7 +135,7 @@ def test_the_posterior_follows_the_mean_of_all_trajectories(together: Together) 
     changes: list[float] = []
     for m in range(2):
         trajectories = []
-        for seed in seeds(together.size, "trajectories"):
+        for seed in seeds(together.size):
             problem = prepare(data, BASE, seed, network=hidden_layer)
             given = start(48) if m == 0 else P_u
             trajectories.append(next(infer_posterior(problem, given, changes)).dP_u)
@@ -168,11 +168,12 @@ def union(
     streams = [
         islice(
             two_streams(
-                len(share), N_l, steps, BASE.labelled_batch_size or 0, generator_at(seed, *place)
+                len(share), N_l, steps, BASE.labelled_batch_size or 0, generator_at(SEED, *where)
             ),
             epochs * steps,
         )
-        for share, seed in zip(shares, seeds(len(shares), "data"), strict=True)
+        for rank, share in enumerate(shares)
+        if (where := (*place, *Ranks(rank, len(shares), parallel="data").own_place))
     ]
     return [
         (

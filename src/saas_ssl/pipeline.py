@@ -123,7 +123,8 @@ def prepare(
         settings.update,
         settings.gradient_at,
     )
-    rows = training.rows if ranks.rank == 0 else training.unlabelled_rows  # each counts once
+    counted_before = ranks.shares_rows and ranks.rank > 0  # the labelled rows, by rank 0
+    rows = training.unlabelled_rows if counted_before else training.rows
     preprocessing = fit_preprocessing(training.x, settings.whiten, rows, ranks.total)
     base = settings.augmentation
     followed = {"same": base, "strong": f"strong-{base.removeprefix('strong-')}"}
