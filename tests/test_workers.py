@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,6 @@ class Command:
         """Those that are workers."""
         return [pid for pid in self.alive() if "saas_ssl.worker" in words(pid)]
 
-    def saas(self) -> list[int]:
-        """Those that torchrun started."""
-        return [pid for pid in self.alive() if SAAS in words(pid) and TORCHRUN not in words(pid)]
-
     def wait_until(self, condition: Callable[[], bool]) -> None:
         wait_until(condition, self.process)
 
@@ -116,14 +113,15 @@ def run_to_end(command: Sequence[str], cwd: Path, **environment: str) -> Ended:
 
 
 UNDISTURBED = {
-    "alone": [SAAS, "label", *QUICK],
+    "data-torchrun-4": [*torchrun(4), SAAS, "label", *QUICK, *SHARED_ROWS],
+    "torchrun": [*torchrun(2), SAAS, "label", *QUICK],
+    "data-torchrun": [*torchrun(2), SAAS, "label", *QUICK, *SHARED_ROWS],
     "workers": [SAAS, "label", *QUICK, *TWO_WORKERS],
     "again": [SAAS, "label", *QUICK, *TWO_WORKERS],
-    "torchrun": [*torchrun(2), SAAS, "label", *QUICK],
     "data": [SAAS, "label", *QUICK, *TWO_WORKERS, *SHARED_ROWS],
-    "data-torchrun": [*torchrun(2), SAAS, "label", *QUICK, *SHARED_ROWS],
-    "data-torchrun-4": [*torchrun(4), SAAS, "label", *QUICK, *SHARED_ROWS],
+    "alone": [SAAS, "label", *QUICK],
 }
+HALFWAY = "halfway"  # the run "torchrun" as it was when phase two began
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +129,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the data are, and the runs of `UNDISTURBED` by their names."""
     folder = tmp_path_factory.mktemp("workers")
     write_stripes(folder / "stripes.npz")
-    commands = [[*command, "--out", name] for name, command in UNDISTURBED.items()]
-    with ThreadPoolExecutor(2) as pool:  # they mostly wait for each other
-        ends = list(pool.map(lambda command: run_to_end(command, folder), commands))
-    for end in ends:
-        assert end.code == 0, end.errors
-        assert "150 rows were labelled from 30 given labels of 3 classes." in end.out
-    for name, end in zip(UNDISTURBED, ends, strict=True):
-        if "torchrun" not in name:
-            assert end.errors == ""
+
+    def run(name: str) -> Ended:
+        with started([*UNDISTURBED[name], "--out", name], folder) as begun:
+            if name == "torchrun":
+                begun.wait_until(lambda: facts(folder / name, 0).get("stage") == "two")
+                shutil.copytree(folder / name, folder / HALFWAY)
+            return ended(begun.process)
+
+    with ThreadPoolExecutor(2) as pool:  # while one process waits for others, there is room
+        for name, end in zip(UNDISTURBED, pool.map(run, UNDISTURBED), strict=True):
+            assert end.code == 0, end.errors
+            assert "150 rows were labelled from 30 given labels of 3 classes." in end.out
+            if "torchrun" not in name:
+                assert end.errors == ""
     return folder
+
+
+def facts(run: Path, rank: int) -> dict[str, Any]:
+    """The newest checkpoint of a rank, while it may be writing another one."""
+    checkpoints = run / "checkpoint" / (f"rank{rank}" if rank else "")
+    for file in sorted(checkpoints.glob("*.json"), reverse=True):
+        with suppress(FileNotFoundError):
+            found: dict[str, Any] = json.loads(file.read_text())
+            return found
+    return {}
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -260,36 +273,29 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.parametrize("mode", ["trajectories", "data"])
-def test_four_processes_on_two_machines(folder: Path, own: Path, mode: str) -> None:
+def test_four_processes_on_two_machines(folder: Path, own: Path) -> None:
     with ExitStack() as stack:
         machines, port = Machines(stack), free_port()
-        command = [SAAS, "label", *QUICK, "--parallel", mode, "--out", "run"]
         begun = []
-        for n in range(2):
-            starter, name = machines.torchrun(n, port), machines.interface
-            one = started([*starter, *command], own, GLOO_SOCKET_IFNAME=name)
-            begun.append(stack.enter_context(one))
-        first, second = (ended(command.process) for command in begun)
-        assert (first.code, second.code) == (0, 0), first.errors + second.errors
-        assert "150 rows were labelled" in first.out
-        assert second.out == ""
-    assert_complete(own / "run", 4)
-    if mode == "data":
-        assert differences(products(own / "run"), products(folder / "data-torchrun-4")) == []
-    else:
-        other = products(folder / "workers")
-        assert "posterior.safetensors" in differences(products(own / "run"), other)
-
-
-def facts(run: Path, rank: int) -> dict[str, Any]:
-    """The newest checkpoint of a rank, while it may be writing another one."""
-    checkpoints = run / "checkpoint" / (f"rank{rank}" if rank else "")
-    for file in sorted(checkpoints.glob("*.json"), reverse=True):
-        with suppress(FileNotFoundError):
-            found: dict[str, Any] = json.loads(file.read_text())
-            return found
-    return {}
+        for mode, at in (("trajectories", port), ("data", port + 1)):
+            command = [SAAS, "label", *QUICK, "--parallel", mode, "--out", mode]
+            for n in range(2):
+                one = started(
+                    [*machines.torchrun(n, at), *command],
+                    own,
+                    GLOO_SOCKET_IFNAME=machines.interface,
+                )
+                begun.append(stack.enter_context(one))
+        ends = [ended(command.process) for command in begun]
+    for n, end in enumerate(ends):
+        assert end.code == 0, end.errors
+        assert ("150 rows were labelled" in end.out) == (n % 2 == 0)
+        assert bool(end.out) == (n % 2 == 0)
+    for mode in ("trajectories", "data"):
+        assert_complete(own / mode, 4)
+    assert differences(products(own / "data"), products(folder / "data-torchrun-4")) == []
+    other = products(folder / "workers")
+    assert "posterior.safetensors" in differences(products(own / "trajectories"), other)
 
 
 def are_inside(run: Path, beyond: tuple[int, int] = (-1, 0)) -> Callable[[], bool]:
@@ -313,40 +319,44 @@ def resume(run: str) -> list[str]:
 
 
 @needs_proc
-@pytest.mark.parametrize(("mode", "undisturbed"), [("trajectories", "workers"), ("data", "data")])
-def test_a_run_with_workers_survives_a_crash_and_ctrl_c(
-    folder: Path, own: Path, mode: str, undisturbed: str
-) -> None:
-    """One worker is killed, the run goes on and is interrupted, goes on again, and is as ever."""
-    command = [SAAS, "label", *QUICK, *TWO_WORKERS, "--parallel", mode, *OFTEN, "--out", "run"]
-    how = "Continue with: saas label --out run --resume"
+def test_runs_with_workers_survive_a_crash_and_ctrl_c(folder: Path, own: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(partial(disturb, own), ["trajectories", "data"]))
+    for mode, undisturbed in (("trajectories", "workers"), ("data", "data")):
+        assert differences(products(own / mode), products(folder / undisturbed)) == []
+
+
+def disturb(own: Path, mode: str) -> None:
+    """A worker is killed, the run goes on and is interrupted, and goes on to its end."""
+    command = [SAAS, "label", *QUICK, *TWO_WORKERS, "--parallel", mode, *OFTEN, "--out", mode]
+    how = f"Continue with: saas label --out {mode} --resume"
+    run = own / mode
     with started(command, own) as begun:
-        begun.wait_until(are_inside(own / "run"))
+        begun.wait_until(are_inside(run))
         (worker,) = begun.workers()
         os.kill(worker, signal.SIGKILL)
         end = ended(begun.process)
         assert begun.alive() == []
     assert (end.code, end.errors) == (1, f"saas: worker 1 ended by signal 9. {how}\n")
-    killed = facts(own / "run", 0)
+    killed = facts(run, 0)
     assert (killed["stage"], killed["t"] > 0) == ("one", True)
-    assert not (own / "run" / "model.safetensors").exists()
+    assert not (run / "model.safetensors").exists()
     if mode == "data":  # the worker may be killed before it has saved what the first process has
-        max((own / "run" / "checkpoint" / "rank1").glob("*.json")).unlink()
+        max((run / "checkpoint" / "rank1").glob("*.json")).unlink()
 
-    with started(resume("run"), own) as begun:
-        begun.wait_until(are_inside(own / "run", beyond=place(killed)))
+    with started(resume(mode), own) as begun:
+        begun.wait_until(are_inside(run, beyond=place(killed)))
         begun.process.send_signal(signal.SIGINT)
         end = ended(begun.process)
         assert begun.alive() == []
     assert (end.code, end.errors) == (130, "")
     assert end.out.splitlines()[-1] == f"Stopped. {how}"
     for rank in range(2):
-        saved = facts(own / "run", rank)
+        saved = facts(run, rank)
         assert (saved["stage"], saved["t"] > 0) == ("one", True)
 
-    end = run_to_end(resume("run"), own)
+    end = run_to_end(resume(mode), own)
     assert (end.code, end.errors) == (0, "")
-    assert differences(products(own / "run"), products(folder / undisturbed)) == []
 
 
 @needs_proc
@@ -363,22 +373,79 @@ def test_a_worker_that_dies_at_once_ends_the_run_too(own: Path) -> None:
     assert not (own / "run").exists()
 
 
-@needs_proc
-def test_workers_talk_on_this_machine_only_and_end_with_their_parent(own: Path) -> None:
-    with started([SAAS, "label", *QUICK, *TWO_WORKERS, *OFTEN, "--out", "run"], own) as begun:
-        begun.wait_until(are_inside(own / "run"))
-        pids = begun.alive()
-        assert len(pids) == 2
-        for pid in pids:
-            addresses = listening(pid)
-            assert addresses
-            assert all(address.startswith("127.") for address in addresses), addresses
+@dataclass(frozen=True)
+class Waiting:
+    """What is seen of a run whose worker is ready while the first process trains a baseline."""
+
+    addresses: list[list[str]]  # where its processes wait for connections
+    memory: dict[str, int]  # of the worker
+    left: list[int]  # processes that are there a minute after the first one was killed
+
+
+@pytest.fixture(scope="module")
+def waiting(folder: Path) -> dict[str, Waiting]:
+    """Such runs with 12 kB and with 60 MB of rows."""
+    x, y = np.random.default_rng(0).standard_normal((500, 30_000), dtype=np.float32), np.arange(500)
+    np.savez(folder / "large.npz", x=x, y=np.where(y < 40, y % 2, -1))
+    with ThreadPoolExecutor(2) as pool:
+        names = ["stripes", "large"]
+        return dict(zip(names, pool.map(partial(look_at, folder), names), strict=True))
+
+
+def look_at(folder: Path, name: str) -> Waiting:
+    run = folder / f"{name}-waiting"
+    command = [SAAS, "label", f"{name}.npz", "--batch-size", "20", "--set", "width=2"]
+    command += ["--set", "classifier_epochs=1000", *TWO_WORKERS, "--out", run.name]
+    at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # to free
+    with started(command, folder, **at_once) as begun:
+        begun.wait_until(lambda: bool(facts(run, 1)))
+        (worker,) = begun.workers()
+        addresses = [listening(pid) for pid in begun.alive()]
+        memory = memory_of(worker)
         begun.process.kill()
         assert ended(begun.process).code == -signal.SIGKILL
         deadline = time.monotonic() + 60
-        while begun.alive():
-            assert time.monotonic() < deadline, "a worker has outlived its parent"
+        while begun.alive() and time.monotonic() < deadline:
             time.sleep(0.05)
+        return Waiting(addresses, memory, begun.alive())
+
+
+@needs_proc
+def test_workers_listen_on_the_loopback_interface_only(waiting: dict[str, Waiting]) -> None:
+    for addresses in waiting["stripes"].addresses:
+        assert addresses
+        assert all(address.startswith("127.") for address in addresses), addresses
+    assert len(waiting["stripes"].addresses) == 2
+
+
+@needs_proc
+def test_workers_end_soon_after_the_first_process_is_killed(waiting: dict[str, Waiting]) -> None:
+    assert [run.left for run in waiting.values()] == [[], []]
+
+
+@needs_proc
+def test_workers_share_the_rows_with_the_first_process(waiting: dict[str, Waiting]) -> None:
+    """60 MB of rows make a worker larger by less than a third of that."""
+    small, large = (waiting[name].memory for name in ("stripes", "large"))
+    assert 0 < small["mapped"] < 1e6
+    assert large["mapped"] == pytest.approx(60e6, rel=0.01)
+    assert large["anonymous"] - small["anonymous"] < 20e6
+    assert large["written"] == 0
+
+
+def memory_of(pid: int) -> dict[str, int]:
+    """Bytes of a process: not of any file, of the map of the rows, and of copies of its pages."""
+    status = (PROC / str(pid) / "status").read_text()
+    (anonymous,) = (line for line in status.splitlines() if line.startswith("RssAnon:"))
+    found = {"anonymous": 1024 * int(anonymous.split()[1]), "mapped": 0, "written": 0}
+    inside = False
+    for line in (PROC / str(pid) / "smaps").read_text().splitlines():
+        key, *values = line.split()
+        if not key.endswith(":"):  # the first line of a map, with its file at the end
+            inside = line.endswith(".rows")
+        elif inside and key in ("Size:", "Private_Dirty:"):
+            found["mapped" if key == "Size:" else "written"] += 1024 * int(values[0])
+    return found
 
 
 def listening(pid: int) -> list[str]:
@@ -401,41 +468,6 @@ def readable(digits: str) -> str:
     return socket.inet_ntoa(bytes.fromhex(digits)[::-1]) if len(digits) == 8 else digits
 
 
-@needs_proc
-def test_workers_share_the_rows_with_their_parent(own: Path) -> None:
-    """60 MB more of rows make a worker larger by less than a third of that."""
-    rng, rows = np.random.default_rng(0), {"small": 100, "large": 600}
-    for name, n in rows.items():
-        x, y = rng.standard_normal((n, 30_000), dtype=np.float32), np.arange(n) % 2
-        np.savez(own / f"{name}.npz", x=x, y=np.where(np.arange(n) < 40, y, -1))
-    with ThreadPoolExecutor(2) as pool:
-        small, large = pool.map(lambda name: memory_of_a_worker(name, own), rows)
-    assert large["mapped"] - small["mapped"] == pytest.approx(60e6, rel=0.01)
-    assert large["anonymous"] - small["anonymous"] < 20e6
-    assert large["written"] == 0
-
-
-def memory_of_a_worker(name: str, folder: Path) -> dict[str, int]:
-    """Bytes of one that is ready for its first trajectory, while its parent trains a baseline."""
-    command = [SAAS, "label", f"{name}.npz", "--batch-size", "20", "--set", "width=2"]
-    command += ["--set", "classifier_epochs=1000", *TWO_WORKERS, "--out", name]
-    at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # to free
-    with started(command, folder, **at_once) as begun:
-        begun.wait_until(lambda: bool(facts(folder / name, 1)))
-        (worker,) = begun.workers()
-        status = (PROC / str(worker) / "status").read_text()
-        (anonymous,) = (line for line in status.splitlines() if line.startswith("RssAnon:"))
-        found = {"anonymous": 1024 * int(anonymous.split()[1]), "mapped": 0, "written": 0}
-        inside = False
-        for line in (PROC / str(worker) / "smaps").read_text().splitlines():
-            key, *values = line.split()
-            if not key.endswith(":"):  # the first line of a map, with its file at the end
-                inside = line.endswith(".rows")
-            elif inside and key in ("Size:", "Private_Dirty:"):
-                found["mapped" if key == "Size:" else "written"] += 1024 * int(values[0])
-        return found
-
-
 def test_torchrun_says_how_many_processes_there_are(own: Path) -> None:
     end = run_to_end([*torchrun(2), SAAS, "label", *QUICK, *TWO_WORKERS, "--out", "run"], own)
     assert end.code == 1
@@ -451,19 +483,9 @@ def test_torchrun_ends_at_once_where_the_run_is_finished(folder: Path) -> None:
     assert products(folder / "torchrun") == before
 
 
-@needs_proc
-@pytest.mark.parametrize("mode", ["trajectories", "data"])
-def test_torchrun_goes_on_in_phase_two(folder: Path, own: Path, mode: str) -> None:
-    """Where trajectories are no longer wanted."""
-    command = [*torchrun(2), SAAS, "label", *QUICK, *OFTEN, "--parallel", mode, "--out", "run"]
-    with started(command, own) as begun:
-        begun.wait_until(lambda: facts(own / "run", 0).get("stage") == "two")
-        for pid in begun.saas():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        assert ended(begun.process).code == 1
-    assert facts(own / "run", 0)["stage"] == "two"
-    end = run_to_end([*torchrun(2), *resume("run")], own)
+def test_torchrun_goes_on_in_phase_two(folder: Path) -> None:
+    """Where no trajectories are wanted any more: the other process has nothing to do."""
+    assert facts(folder / HALFWAY, 0)["stage"] == "two"
+    end = run_to_end([*torchrun(2), *resume(HALFWAY)], folder)
     assert end.code == 0, end.errors
-    undisturbed = "torchrun" if mode == "trajectories" else "data-torchrun"
-    assert differences(products(own / "run"), products(folder / undisturbed)) == []
+    assert differences(products(folder / HALFWAY), products(folder / "torchrun")) == []
