@@ -14,6 +14,7 @@ from saas_ssl.algorithm import Epoch, Outer
 from saas_ssl.batches import steps_per_epoch
 from saas_ssl.blocks import below, under
 from saas_ssl.budget import AVERAGED_EPOCHS, ENDLESS, Deadline
+from saas_ssl.checkpoints import sync_folder
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.source import Skipped
 from saas_ssl.images import Form
@@ -110,6 +111,8 @@ def run_job(
         "bytes_sent": ranks.sent,
         **saas_cost,
     }
+    journal.sync()
+    sync_folder(directory)
     fitted = {"config": problem.settings.model_dump(), "effective_step": problem.effective_step}
     write_run(directory, {**about, **fitted, "results": results})
     return results

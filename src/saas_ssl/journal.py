@@ -144,11 +144,15 @@ class Journal:
         self._sgd = sgd
         self.facts |= {"t": sgd.t if sgd else 0, "elapsed": round(self._elapsed(), 3)}
         state = {} if sgd is None else under(_INSIDE, sgd.state())
-        if self._metrics is not None:
-            with self._metrics.open("ab") as file:
-                os.fsync(file.fileno())  # what the checkpoint counts must be there
+        self.sync()  # what the checkpoint counts must be there
         self._store.save(self.facts, {**self.tensors, **state})
         self._saved = time.monotonic()
+
+    def sync(self) -> None:
+        """Make the metrics as lasting as what refers to them."""
+        if self._metrics is not None:
+            with self._metrics.open("ab") as file:
+                os.fsync(file.fileno())
 
     def taken_inside(self) -> dict[str, Tensor] | None:
         """The state of the descent to go on with, which is then forgotten here."""

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from saas_ssl.augment import Preprocessing
+from saas_ssl.checkpoints import write_safely
 from saas_ssl.data.arrays import as_rows
 from saas_ssl.data.reading import brought_to
 from saas_ssl.data.source import Source, in_chunks, in_order
@@ -138,7 +139,7 @@ def save(model: Model, directory: Path) -> None:
         features=None if model.features is None else list(model.features),
     )
     text = json.dumps(description.model_dump(), indent=2, ensure_ascii=False) + "\n"
-    (directory / MODEL_FILE).write_text(text, encoding="utf-8")
+    write_safely(directory / MODEL_FILE, text.encode())
 
 
 def load(run: str | Path) -> Model:

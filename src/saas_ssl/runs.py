@@ -44,9 +44,22 @@ FILES = frozenset(
 _LOCK = "lock"
 
 
+def is_stub(out: Path) -> bool:
+    """Whether this is what a run leaves that was killed before it wrote anything."""
+    if out.is_symlink() or not out.is_dir() or is_running(out):
+        return False
+    names = {path.name.removesuffix(".partial") for path in out.iterdir()}
+    saved = any((out / CHECKPOINT_FOLDER).glob("*.json"))
+    return (
+        (out / CHECKPOINT_FOLDER / _LOCK).is_file()
+        and names <= FILES
+        and not (saved or (out / RUN_FILE).exists())
+    )
+
+
 def check_target(out: Path, overwrite: bool) -> None:
     """Raise ValueError unless a new run may be written to `out`."""
-    if not out.exists() and not out.is_symlink():
+    if (not out.exists() and not out.is_symlink()) or is_stub(out):
         return
     if not overwrite:
         is_open = (out / RUN_FILE).is_file() and (out / CHECKPOINT_FOLDER).is_dir()
@@ -72,6 +85,8 @@ def new_run(out: Path, overwrite: bool = False) -> Iterator[Path]:
     check_target(out, overwrite)
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     replaced = None
+    if is_stub(out):
+        shutil.rmtree(out)
     if out.exists():
         replaced = _new_folder_beside(out, "replaced")
         out.rename(replaced)  # onto an empty folder
@@ -181,12 +196,18 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
             writer = csv.writer(file)
             writer.writerow(Skipped._fields)
             writer.writerows(skipped)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages that decide the numbers."""
-    packages = {name: version(name) for name in ("saas-ssl", "torch", "numpy", "pillow")}
-    return {"python": platform.python_version(), **packages}
+    return {"python": platform.python_version(), **package_versions()}
+
+
+def package_versions() -> dict[str, str]:
+    """Of the packages that decide the numbers."""
+    return {name: version(name) for name in ("saas-ssl", "torch", "numpy", "pillow")}
 
 
 def hardware() -> dict[str, Any]:

@@ -40,8 +40,8 @@ from saas_ssl.runs import (
     check_target,
     new_run,
     old_run,
+    package_versions,
     read_run,
-    versions,
     write_run,
 )
 from saas_ssl.stopping import RunStoppedError, StopSignals
@@ -140,10 +140,12 @@ def _lead(
     about = _about(task, problem, all_, seconds, record)
     folder = new_run(task.out, overwrite) if record is None else old_run(task.out)
     directory = stack.enter_context(folder)
+    if record is not None and read_run(directory)["results"] is not None:
+        return  # another process has finished it meanwhile
     write_run(directory, {**about, "results": None})
     resumed = _resumed(checkpoints, ranks)
     identity = {**problem.settings.model_dump(), "seed": task.seed, "processes": ranks.size}
-    identity |= {"data": about["data"]["fingerprint"], **versions()}
+    identity |= {"data": about["data"]["fingerprint"], **package_versions()}
     if resumed is not None:
         check_same_run(task.out, resumed.facts, identity)
     _agreed(ranks, Agreement(settings=problem.settings, data=sample))

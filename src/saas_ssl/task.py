@@ -12,7 +12,7 @@ from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.devices import Precision
 from saas_ssl.labelling import Request, plainly, repeated
 from saas_ssl.presets import Settings, named_preset
-from saas_ssl.runs import CHECKPOINT_FOLDER, free_name, read_run, versions
+from saas_ssl.runs import CHECKPOINT_FOLDER, free_name, is_stub, package_versions, read_run
 from saas_ssl.workers import Parallel
 
 _NEEDED = {
@@ -82,7 +82,8 @@ def ask(
         seed = earlier_seed if seed is None else seed
     if resume and out is None:
         raise ValueError("name the run to go on with: --out RUN --resume")
-    if resume and out is not None and (out.exists() or "data" not in request):
+    is_there = out is not None and out.exists() and not is_stub(out)
+    if resume and out is not None and (is_there or "data" not in request):
         asked = {"request": request, "preset": preset, "given": given, "seed": seed}
         return _resumed(out, asked, execution, limits), True
     if preset is not None:
@@ -126,8 +127,8 @@ def _resumed(
     Where it is computed, and its limits, may change from process to process.
     """
     record = _record(out)
-    for package, ours in versions().items():
-        if package != "python" and (theirs := record["versions"].get(package)) != ours:
+    for package, ours in package_versions().items():
+        if (theirs := record["versions"].get(package)) != ours:
             raise ValueError(
                 f"{out} was begun with {package} {theirs}, but this is {package} {ours}: a run "
                 "goes on only with what it was begun with"
