@@ -127,6 +127,9 @@ def seeds(size: int) -> list[int]:
 def test_every_rank_has_other_draws_and_the_first_those_of_a_process_alone() -> None:
     assert len(set(seeds(64))) == 64
     assert seeds(64)[0] == ALONE.trajectory_seed(SEED) == SEED
+    places = [Ranks(rank, 64, parallel="data").own_place for rank in range(64)]
+    assert len(set(places)) == 64
+    assert places[0] == ALONE.own_place == ()
 
 
 def test_the_posterior_follows_the_mean_of_all_trajectories(together: Together) -> None:

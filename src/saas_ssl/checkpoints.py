@@ -15,6 +15,10 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 FORMAT = 1
+_NOT_WHOLE = (
+    *(OSError, SafetensorError, RecursionError),
+    *(ValueError, LookupError, TypeError, AttributeError),  # JSON of something else
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Checkpoints:
         """The newest one that is whole."""
         for number in sorted(self._numbers(), reverse=True):
             if at_most is None or number <= at_most:
-                with suppress(OSError, ValueError, LookupError, TypeError, SafetensorError):
+                with suppress(*_NOT_WHOLE):
                     return self._read(number)
         return None
 
