@@ -198,6 +198,8 @@ class Ranks:
 
     def leave(self) -> None:
         """Part from the others when all is done."""
+        if self.from_torchrun:
+            self.meet()  # torchrun ends all machines soon after the processes of one have ended
         if dist.is_initialized():
             dist.destroy_process_group()
 
