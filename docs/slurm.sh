@@ -1,10 +1,10 @@
 #!/bin/bash
-# Label data on several machines of a Slurm cluster, as many times as the time limit makes it:
+# Label data on several machines of a Slurm cluster, however short its time limit is:
 #
-#     sbatch --nodes 2 slurm.sh DATA --out RUN [options of saas label]
+#     sbatch --nodes=2 slurm.sh DATA --out RUN [options of saas label]
 #
-# The same command begins a run, goes on with one, and does nothing for one that is finished. DATA
-# and RUN must be on a file system that all machines share. See scale.md.
+# The job begins a run, or goes on with one that was interrupted; before the time limit it saves and
+# queues itself again. DATA and RUN must be on a file system that all machines share: see scale.md.
 
 #SBATCH --job-name=saas
 #SBATCH --nodes=2
@@ -22,18 +22,21 @@ PORT=${PORT:-$((20000 + SLURM_JOB_ID % 10000))}
 limit=
 at_limit() {
     limit=near
-    scancel --signal=TERM "$SLURM_JOB_ID"    # to the step below, not to this script
+    scancel --signal=TERM "$SLURM_JOB_ID"    # reaches torchrun, but not this script
 }
 trap at_limit USR1
 
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node "$PROCESSES" \
+# torchrun numbers the machines by their names; the first of them works to the end of the run.
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | LC_ALL=C sort | head -n 1)
+srun --wait=0 torchrun --nnodes "$SLURM_NNODES" --nproc-per-node "$PROCESSES" \
     --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:$PORT" \
     --no-python saas label "$@" --resume &
-wait $!    # in the background, since a shell handles signals between commands only
+run=$!
+wait "$run"    # not in the foreground, where the shell would hear no signal
 code=$?
 if [ "$limit" ]; then
-    wait    # until all have saved
-    scontrol requeue "$SLURM_JOB_ID"
+    wait "$run"    # until all have saved
+    code=$?
+    [ "$code" -eq 0 ] || scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

@@ -55,4 +55,6 @@ def test_image_passes_counts_what_the_streams_give(N_u: int, B: int, B_l: int) -
         two_streams(N_u, 10, steps_per_epoch(N_u, B), B_l, generator_at(0)),
         2 * steps_per_epoch(N_u, B),
     )
-    assert image_passes(N_u, steps_per_epoch(N_u, B), B_l, 2) == sum(len(i) + len(j) for i, j in steps)
+    assert image_passes(N_u, steps_per_epoch(N_u, B), B_l, 2) == sum(
+        len(i) + len(j) for i, j in steps
+    )

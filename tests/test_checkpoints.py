@@ -26,9 +26,9 @@ def tensors(n: int, size: int = 5) -> dict[str, Tensor]:
     return {"x": torch.arange(size, dtype=torch.float64) + n, "n": torch.tensor(n)}
 
 
-def number_of(store: Checkpoints, at_most: int | None = None) -> int:
+def number_of(store: Checkpoints) -> int:
     """That of the newest checkpoint, which must hold what was saved under it; 0: there is none."""
-    found = store.newest(at_most)
+    found = store.newest()
     if found is None:
         return 0
     assert found.facts == {"stage": "one", "changes": [0.5] * found.number}
@@ -89,9 +89,12 @@ def test_the_newest_are_kept(tmp_path: Path, kept: int) -> None:
         kinds = ("json", "safetensors")
         assert names(tmp_path) == [f"{old:06}.{kind}" for old in numbers for kind in kinds]
         assert number_of(store) == n
-    assert number_of(store, at_most=5) == 5
-    assert number_of(store, at_most=4) == (4 if kept == 2 else 0)
-    assert number_of(store, at_most=3) == 0
+    store.forget_after(5)
+    assert number_of(store) == 5
+    store.forget_after(4)
+    assert number_of(store) == (4 if kept == 2 else 0)
+    store.forget_after(3)
+    assert names(tmp_path) == []
 
 
 def test_numbers_go_on_in_another_process(tmp_path: Path) -> None:

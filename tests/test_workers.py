@@ -1,11 +1,13 @@
 """The command with several processes: real ones, on one machine and on two that are joined."""
 
 import csv
+import fcntl
 import json
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -24,7 +26,7 @@ import pytest
 from processes import LIMIT, SAAS, Ended, ended, products, wait_until
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
-PROC = Path("/proc")
+PROC, SIOCGIFADDR = Path("/proc"), 0x8915
 
 ROWS, LABELLED = 180, 30
 QUICK = ["stripes.npz", "--augmentation", "translate", "--batch-size", "25", "--set", "width=4"]
@@ -204,6 +206,8 @@ def assert_complete(run: Path, processes: int) -> None:
     assert len(inferred) == ROWS - LABELLED
     right = sum(row["label"] == str(int(row["id"]) % 3) for row in inferred)
     assert right > 0.7 * len(inferred)
+    phases = [line["phase"] for line in products(run)["metrics"]]
+    assert [phases.count(phase) for phase in ("one", "two")] == [2, 3]
     record = json.loads((run / "run.json").read_text())
     assert record["processes"] == processes
     assert record["results"]["bytes_sent"] > 0
@@ -225,9 +229,9 @@ def test_runs_are_complete_and_only_the_first_process_wrote(
 
 
 @pytest.fixture
-def own(folder: Path, tmp_path: Path) -> Path:
+def own(tmp_path: Path) -> Path:
     """A folder of one's own with the same data."""
-    shutil.copy(folder / "stripes.npz", tmp_path)
+    write_stripes(tmp_path / "stripes.npz")
     return tmp_path
 
 
@@ -298,20 +302,14 @@ def test_four_processes_on_two_machines(folder: Path, own: Path) -> None:
     assert "posterior.safetensors" in differences(products(own / "trajectories"), other)
 
 
-def are_inside(run: Path, beyond: tuple[int, int] = (-1, 0)) -> Callable[[], bool]:
-    """Whether both ranks have saved an inner loop, the first beyond a place where it was."""
-
-    def check() -> bool:
-        both = [facts(run, rank) for rank in range(2)]
-        inside = all(found.get("stage") == "one" and found["t"] > 0 for found in both)
-        return inside and place(both[0]) > beyond
-
-    return check
+def are_inside(run: Path) -> bool:
+    """Whether both ranks have saved an inner loop."""
+    both = [facts(run, rank) for rank in range(2)]
+    return all(found.get("stage") == "one" and found["t"] > 0 for found in both)
 
 
-def place(found: dict[str, Any]) -> tuple[int, int]:
-    """Outer iterations and steps that are done."""
-    return len(found["changes"]), found["t"]
+def has_ended_an_outer_iteration(run: Path) -> bool:
+    return '"one"' in (run / "metrics.jsonl").read_text()
 
 
 def resume(run: str) -> list[str]:
@@ -332,31 +330,34 @@ def disturb(own: Path, mode: str) -> None:
     how = f"Continue with: saas label --out {mode} --resume"
     run = own / mode
     with started(command, own) as begun:
-        begun.wait_until(are_inside(run))
+        begun.wait_until(lambda: are_inside(run))
         (worker,) = begun.workers()
         os.kill(worker, signal.SIGKILL)
         end = ended(begun.process)
         assert begun.alive() == []
     assert (end.code, end.errors) == (1, f"saas: worker 1 ended by signal 9. {how}\n")
-    killed = facts(run, 0)
-    assert (killed["stage"], killed["t"] > 0) == ("one", True)
+    assert are_inside(run)
     assert not (run / "model.safetensors").exists()
     if mode == "data":  # the worker may be killed before it has saved what the first process has
-        max((run / "checkpoint" / "rank1").glob("*.json")).unlink()
+        newest_checkpoint(run, 1).unlink()
 
-    with started(resume(mode), own) as begun:
-        begun.wait_until(are_inside(run, beyond=place(killed)))
-        begun.process.send_signal(signal.SIGINT)
+    with started([*resume(mode), "--checkpoint-every", "1h"], own) as begun:
+        begun.wait_until(lambda: has_ended_an_outer_iteration(run))
+        before = newest_checkpoint(run, 1)
+        os.killpg(begun.process.pid, signal.SIGINT)  # as a terminal does
         end = ended(begun.process)
         assert begun.alive() == []
     assert (end.code, end.errors) == (130, "")
     assert end.out.splitlines()[-1] == f"Stopped. {how}"
-    for rank in range(2):
-        saved = facts(run, rank)
-        assert (saved["stage"], saved["t"] > 0) == ("one", True)
+    assert newest_checkpoint(run, 1) > before
+    assert are_inside(run)
 
     end = run_to_end(resume(mode), own)
     assert (end.code, end.errors) == (0, "")
+
+
+def newest_checkpoint(run: Path, rank: int) -> Path:
+    return max((run / "checkpoint" / f"rank{rank}").glob("*.json"))
 
 
 @needs_proc
@@ -379,12 +380,14 @@ class Waiting:
 
     addresses: list[list[str]]  # where its processes wait for connections
     memory: dict[str, int]  # of the worker
-    left: list[int]  # processes that are there a minute after the first one was killed
+    left: list[int]  # processes that are there a minute after the first was killed in phase one
 
 
 @pytest.fixture(scope="module")
-def waiting(folder: Path) -> dict[str, Waiting]:
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Waiting]:
     """Such runs with 12 kB and with 60 MB of rows."""
+    folder = tmp_path_factory.mktemp("waiting")
+    write_stripes(folder / "stripes.npz")
     x, y = np.random.default_rng(0).standard_normal((500, 30_000), dtype=np.float32), np.arange(500)
     np.savez(folder / "large.npz", x=x, y=np.where(y < 40, y % 2, -1))
     with ThreadPoolExecutor(2) as pool:
@@ -394,20 +397,34 @@ def waiting(folder: Path) -> dict[str, Waiting]:
 
 def look_at(folder: Path, name: str) -> Waiting:
     run = folder / f"{name}-waiting"
-    command = [SAAS, "label", f"{name}.npz", "--batch-size", "20", "--set", "width=2"]
-    command += ["--set", "classifier_epochs=1000", *TWO_WORKERS, "--out", run.name]
+    command = [SAAS, "label", f"{name}.npz", "--batch-size", "20", "--set", "width=2", *OFTEN]
+    command += ["--inner-epochs", "10000", "--set", "classifier_epochs=20", *TWO_WORKERS]
     at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # to free
-    with started(command, folder, **at_once) as begun:
+    command += ["--out", run.name]
+    with started(command, folder, **at_once, **another_interface()) as begun:
         begun.wait_until(lambda: bool(facts(run, 1)))
         (worker,) = begun.workers()
         addresses = [listening(pid) for pid in begun.alive()]
         memory = memory_of(worker)
+        begun.wait_until(lambda: name == "large" or are_inside(run))  # where it asks nobody
         begun.process.kill()
         assert ended(begun.process).code == -signal.SIGKILL
         deadline = time.monotonic() + 60
         while begun.alive() and time.monotonic() < deadline:
             time.sleep(0.05)
         return Waiting(addresses, memory, begun.alive())
+
+
+def another_interface() -> dict[str, str]:
+    """The network that a user may have chosen for processes on several machines."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has no address
+                wish = struct.pack("256s", name.encode())
+                address = fcntl.ioctl(any_.fileno(), SIOCGIFADDR, wish)[20:24]
+                if not socket.inet_ntoa(address).startswith("127."):
+                    return {"GLOO_SOCKET_IFNAME": name}
+    return {}
 
 
 @needs_proc

@@ -51,16 +51,24 @@ class Checkpoints:
         sync_folder(self._folder)
         for old in self._numbers():
             if old <= number - self._kept:
-                self._file(old, "json").unlink(missing_ok=True)
-                self._file(old, "safetensors").unlink(missing_ok=True)
+                self._remove(old)
 
-    def newest(self, at_most: int | None = None) -> Checkpoint | None:
+    def newest(self) -> Checkpoint | None:
         """The newest one that is whole."""
         for number in sorted(self._numbers(), reverse=True):
-            if at_most is None or number <= at_most:
-                with suppress(*_NOT_WHOLE):
-                    return self._read(number)
+            with suppress(*_NOT_WHOLE):
+                return self._read(number)
         return None
+
+    def forget_after(self, number: int) -> None:
+        """Remove those that other processes do not have, so that the next has the same number."""
+        for newer in self._numbers():
+            if newer > number:
+                self._remove(newer)
+
+    def _remove(self, number: int) -> None:
+        for kind in ("json", "safetensors"):  # without the JSON it is no checkpoint any more
+            self._file(number, kind).unlink(missing_ok=True)
 
     def _read(self, number: int) -> Checkpoint:
         record = json.loads(self._file(number, "json").read_text(encoding="utf-8"))

@@ -120,8 +120,8 @@ class Journal:
             if self._stop.asked is not None and not self.ranks.shares_rows:
                 raise RunStoppedError(self._stop.asked)
         except (LostWorkerError, RunStoppedError):
-            if self._sgd is not None:
-                self.save(self._sgd)
+            if self._sgd is not None and not self.ranks.shares_rows:
+                self.save(self._sgd)  # others that take the same steps could not
             raise
 
     def is_due(self) -> bool:

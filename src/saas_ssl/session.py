@@ -74,12 +74,18 @@ def label_into(
     ranks = ranks_of_torchrun(task.execution.parallel)
     if ranks is not None and task.execution.workers > 1:
         raise ValueError("under torchrun its --nproc-per-node says how many processes there are")
-    if ranks is not None and ranks.rank:
-        follow(task, ranks)
-        return
     started = time.monotonic() if started is None else started
-    if resume and read_run(task.out)["results"] is not None:
+    leads = ranks is None or ranks.rank == 0
+    finished = resume and leads and read_run(task.out)["results"] is not None
+    if ranks is not None:
+        finished = json.loads(ranks.text_from_first(json.dumps(finished)))
+    if finished and leads:
         console.print(f"{task.out} is finished already.")
+    if ranks is not None and (finished or not leads):
+        if not finished:
+            follow(task, ranks)
+        ranks.leave()
+    if finished or not leads:
         return
     try:
         with ExitStack() as stack:
@@ -211,7 +217,6 @@ def follow(task: Task, ranks: Ranks) -> None:
             run_job(problem, Truth(), task.out, journal, {}, deadline)
         else:
             take_part(problem, journal, deadline)
-    ranks.leave()
 
 
 def _read(task: Task, ranks: Ranks, console: Console) -> Prepared:
@@ -251,9 +256,9 @@ def follow_text(text: str) -> None:
     """Do what a worker is told."""
     told = json.loads(text)
     rank, store = told["rank"], Path(told["store"])
-    follow(
-        Task.model_validate(told["task"]), Ranks(rank, told["size"], rank, told["parallel"], store)
-    )
+    ranks = Ranks(rank, told["size"], rank, told["parallel"], store)
+    follow(Task.model_validate(told["task"]), ranks)
+    ranks.leave()
 
 
 def _settings(task: Task, data: PartiallyLabelled, record: dict[str, Any] | None) -> Settings:
@@ -330,8 +335,8 @@ def _resumed(checkpoints: Checkpoints, ranks: Ranks) -> Checkpoint | None:
     newest = checkpoints.newest()
     if not ranks.shares_rows:
         return newest
-    number = ranks.least(newest.number if newest else 0)
-    return checkpoints.newest(at_most=number) if number else None
+    checkpoints.forget_after(ranks.least(newest.number if newest else 0))
+    return checkpoints.newest()
 
 
 def _about(

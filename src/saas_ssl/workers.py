@@ -191,7 +191,11 @@ class Ranks:
         # Processes of one machine meet in a file and talk over the loopback interface only.
         os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
         store = FileStore(str(self.store), self.size)
-        store.set_timeout(_FOREVER)
+        store.set(f"here {self.rank}", "")
+        while not store.check([f"here {rank}" for rank in range(self.size)]):
+            self.alive()  # one that ended will never come
+            time.sleep(0.05)
+        store.set_timeout(_STUCK)
         dist.init_process_group(
             backend, store=store, rank=self.rank, world_size=self.size, timeout=_FOREVER
         )
