@@ -79,14 +79,26 @@ def label_into(
     finished = resume and leads and read_run(task.out)["results"] is not None
     if ranks is not None:
         finished = json.loads(ranks.text_from_first(json.dumps(finished)))
-    if finished and leads:
-        console.print(f"{task.out} is finished already.")
-    if ranks is not None and (finished or not leads):
-        if not finished:
-            follow(task, ranks)
+    if finished:
+        if leads:
+            console.print(f"{task.out} is finished already.")
+    elif leads:
+        _lead_and_tell(task, ranks, console, overwrite, resume, started)
+    elif ranks is not None:
+        follow(task, ranks)
+    if ranks is not None:
         ranks.leave()
-    if finished or not leads:
-        return
+
+
+def _lead_and_tell(
+    task: Task,
+    ranks: Ranks | None,
+    console: Console,
+    overwrite: bool,
+    resume: bool,
+    started: float,
+) -> None:
+    """Lead the run, and say how it went or how to go on with it."""
     try:
         with ExitStack() as stack:
             _lead(task, ranks, console, overwrite, resume, started, stack)
@@ -184,7 +196,8 @@ def _lead(
         )
     except RuntimeError as error:
         raise _plainly(error, ranks) from error
-    ranks.leave()
+    if not ranks.from_torchrun:
+        ranks.leave()
 
 
 def follow(task: Task, ranks: Ranks) -> None:
