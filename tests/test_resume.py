@@ -213,7 +213,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
 ) -> None:
     def as_if_full() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (250_000, 250_000))  # less than a checkpoint
+        resource.setrlimit(resource.RLIMIT_FSIZE, (130_000, 130_000))  # less than a checkpoint
 
     run = tmp_path / "run"
     done = run_to_end(*COMMAND, *EVERY_STEP, "--out", "run", cwd=tmp_path, prepare=as_if_full)

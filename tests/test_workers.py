@@ -37,6 +37,7 @@ TWO_WORKERS, SHARED_ROWS = ["--workers", "2"], ["--parallel", "data"]
 FILES = ["labels.csv", "metrics.jsonl", "model.json", "model.safetensors"]
 FILES += ["posterior.safetensors", "run.json"]
 
+pytestmark = pytest.mark.slow  # dozens of processes, one after the other
 needs_proc = pytest.mark.skipif(not (PROC / "self" / "environ").exists(), reason="without /proc")
 
 
@@ -134,9 +135,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def run(name: str) -> Ended:
         with started([*UNDISTURBED[name], "--out", name], folder) as begun:
-            if name == "torchrun":
+            if name == "torchrun" and PROC.exists():
                 begun.wait_until(lambda: facts(folder / name, 0).get("stage") == "two")
-                shutil.copytree(folder / name, folder / HALFWAY)
+                with frozen(begun):
+                    shutil.copytree(folder / name, folder / HALFWAY)
             return ended(begun.process)
 
     with ThreadPoolExecutor(2) as pool:  # while one process waits for others, there is room
@@ -146,6 +148,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if "torchrun" not in name:
                 assert end.errors == ""
     return folder
+
+
+@contextmanager
+def frozen(begun: Command) -> Iterator[None]:
+    """Inside, none of its processes does anything."""
+    pids = begun.alive()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
 
 
 def facts(run: Path, rank: int) -> dict[str, Any]:
@@ -500,6 +513,7 @@ def test_torchrun_ends_at_once_where_the_run_is_finished(folder: Path) -> None:
     assert products(folder / "torchrun") == before
 
 
+@needs_proc
 def test_torchrun_goes_on_in_phase_two(folder: Path) -> None:
     """Where no trajectories are wanted any more: the other process has nothing to do."""
     assert facts(folder / HALFWAY, 0)["stage"] == "two"

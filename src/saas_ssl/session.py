@@ -1,6 +1,7 @@
 """One call of `saas label`, in one process or many: from what is asked for to a finished run."""
 
 import json
+import shutil
 import tempfile
 import time
 from contextlib import ExitStack
@@ -81,6 +82,7 @@ def label_into(
         finished = json.loads(ranks.text_from_first(json.dumps(finished)))
     if finished:
         if leads:
+            shutil.rmtree(task.out / CHECKPOINT_FOLDER, ignore_errors=True)  # if it was killed late
             console.print(f"{task.out} is finished already.")
     elif leads:
         _lead_and_tell(task, ranks, console, overwrite, resume, started)
@@ -160,12 +162,12 @@ def _lead(
     directory = stack.enter_context(folder)
     if record is not None and read_run(directory)["results"] is not None:
         return  # another process has finished it meanwhile
-    write_run(directory, {**about, "results": None})
     resumed = _resumed(checkpoints, ranks)
     identity = {**problem.settings.model_dump(), "seed": task.seed, "processes": ranks.size}
     identity |= {"data": about["data"]["fingerprint"], **package_versions()}
     if resumed is not None:
         check_same_run(task.out, resumed.facts, identity)
+    write_run(directory, {**about, "results": None})
     _agreed(ranks, Agreement(settings=problem.settings, data=sample))
     log = Board(directory / BOARD_FOLDER) if task.log == "tensorboard" else None
     if log is not None:

@@ -21,6 +21,9 @@ _NEEDED = {
 }
 
 
+_MAPPINGS = ("request", "given", "config", "execution", "data", "versions")
+
+
 class Execution(BaseModel):
     """How a run is computed."""
 
@@ -84,7 +87,8 @@ def ask(
         raise ValueError("name the run to go on with: --out RUN --resume")
     is_there = out is not None and out.exists() and not is_stub(out)
     if resume and out is not None and (is_there or "data" not in request):
-        asked = {"request": request, "preset": preset, "given": given, "seed": seed}
+        every = given if settings is None else {**settings.model_dump(), **given}
+        asked = {"request": request, "preset": preset, "given": every, "seed": seed}
         return _resumed(out, asked, execution, limits), True
     if preset is not None:
         settings = None
@@ -161,11 +165,15 @@ def _resumed(
 def _record(out: Path) -> dict[str, Any]:
     try:
         record = read_run(out)
-        if record.keys() >= _NEEDED:
+        if isinstance(record, dict) and record.keys() >= _NEEDED and _has_mappings(record):
             return record
     except (OSError, ValueError, TypeError, RecursionError):
         pass
     raise ValueError(f"{out} is not a run that can go on: it has no run.json of this version")
+
+
+def _has_mappings(record: Mapping[str, Any]) -> bool:
+    return all(isinstance(record[name], dict) for name in _MAPPINGS)
 
 
 def check_same_run(out: Path, facts: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
