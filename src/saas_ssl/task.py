@@ -173,7 +173,10 @@ def _record(out: Path) -> dict[str, Any]:
 
 
 def _has_mappings(record: Mapping[str, Any]) -> bool:
-    return all(isinstance(record[name], dict) for name in _MAPPINGS)
+    facts = {"fingerprint", "classes", "in_shape", "labelled", "validation", "unlabelled"}
+    return (
+        all(isinstance(record[name], dict) for name in _MAPPINGS) and record["data"].keys() >= facts
+    )
 
 
 def check_same_run(out: Path, facts: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
