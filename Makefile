@@ -20,7 +20,7 @@ demo: $(STAMP) ## label scikit-learn's digits from 50 given labels
 	$(BIN)/saas demo
 
 test: lint ## run the tests, ruff and mypy --strict
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(STAMP) ## run the tests that take minutes
 	$(BIN)/pytest -m slow

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -232,21 +231,10 @@ def run_within(budget: str, folder: Path, *more: str) -> tuple[dict[str, Any], s
 
 
 def test_the_command_keeps_to_a_budget_and_tells_so(tmp_path: Path) -> None:
-    record, text = run_within("45s", tmp_path, "--inner-epochs", "2", "--set", "width=4")
-    assert "Fitted to 45 s in all, by the speed of one process here." in text
-    assert record["budget"] == 45.0
+    record, text = run_within("25s", tmp_path, "--inner-epochs", "2", "--set", "width=4")
+    assert "Fitted to 25 s in all, by the speed of one process here." in text
+    assert record["budget"] == 25.0
     assert record["config"]["inner_epochs"] == 2
     assert record["results"]["outer_iterations"] >= 1
     lines = [line for line in text.splitlines() if line.startswith("outer")]
     assert len(lines) == record["results"]["outer_iterations"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("budget", [60, 180])
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_whole_command_ends_within_a_tenth_of_its_budget(
-    budget: int, workers: str, tmp_path: Path
-) -> None:
-    start = time.monotonic()
-    run_within(f"{budget}s", tmp_path, "--workers", workers)
-    assert abs(time.monotonic() - start - budget) <= 0.1 * budget

@@ -4,7 +4,6 @@ import csv
 import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -124,7 +123,6 @@ UNDISTURBED = {
     "data": [SAAS, "label", *QUICK, *TWO_WORKERS, *SHARED_ROWS],
     "alone": [SAAS, "label", *QUICK],
 }
-HALFWAY = "halfway"  # the run "torchrun" as it was when phase two began
 
 
 @pytest.fixture(scope="module")
@@ -134,12 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_stripes(folder / "stripes.npz")
 
     def run(name: str) -> Ended:
-        with started([*UNDISTURBED[name], "--out", name], folder) as begun:
-            if name == "torchrun" and PROC.exists():
-                begun.wait_until(lambda: facts(folder / name, 0).get("stage") == "two")
-                with frozen(begun):
-                    shutil.copytree(folder / name, folder / HALFWAY)
-            return ended(begun.process)
+        return run_to_end([*UNDISTURBED[name], "--out", name], folder)
 
     with ThreadPoolExecutor(2) as pool:  # while one process waits for others, there is room
         for name, end in zip(UNDISTURBED, pool.map(run, UNDISTURBED), strict=True):
@@ -148,17 +141,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if "torchrun" not in name:
                 assert end.errors == ""
     return folder
-
-
-@contextmanager
-def frozen(begun: Command) -> Iterator[None]:
-    """Inside, none of its processes does anything."""
-    pids = begun.alive()
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    yield
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
 
 
 def facts(run: Path, rank: int) -> dict[str, Any]:
@@ -513,10 +495,12 @@ def test_torchrun_ends_at_once_where_the_run_is_finished(folder: Path) -> None:
     assert products(folder / "torchrun") == before
 
 
-@needs_proc
-def test_torchrun_goes_on_in_phase_two(folder: Path) -> None:
+def test_torchrun_goes_on_in_phase_two(folder: Path, own: Path) -> None:
     """Where no trajectories are wanted any more: the other process has nothing to do."""
-    assert facts(folder / HALFWAY, 0)["stage"] == "two"
-    end = run_to_end([*torchrun(2), *resume(HALFWAY)], folder)
+    at_every_step = ["--checkpoint-every", "0.001s", "--out", "run"]
+    with started([SAAS, "label", *QUICK, *TWO_WORKERS, *at_every_step], own) as begun:
+        begun.wait_until(lambda: facts(own / "run", 0).get("stage") == "two")
+    assert not (own / "run" / "model.safetensors").exists()
+    end = run_to_end([*torchrun(2), *resume("run")], own)
     assert end.code == 0, end.errors
-    assert differences(products(folder / HALFWAY), products(folder / "torchrun")) == []
+    assert differences(products(own / "run"), products(folder / "torchrun")) == []

@@ -122,8 +122,10 @@ def take_part(problem: Problem, journal: Journal, deadline: Deadline | None) -> 
     """Run trajectories for rank 0, which does everything else."""
     journal.begin("one", 0)
     problem = _refitted(problem, journal, deadline)
-    for _ in _outers(problem, journal, initial_posterior(problem), deadline):
-        pass
+    changes = _changes_so_far(problem, journal)
+    if changes is not None:
+        for _ in _outers(problem, journal, initial_posterior(problem), changes, deadline):
+            pass
 
 
 def _show_what_is_done(problem: Problem, journal: Journal) -> None:
@@ -228,14 +230,15 @@ def _infer(
     """The posterior; after each outer iteration the labels so far are in the run directory."""
     P_u = journal.tensors.get("P_u")
     P_u = initial_posterior(problem) if P_u is None else P_u
-    if journal.is_past("one"):
+    changes = _changes_so_far(problem, journal)
+    if changes is None:
         return P_u
     settings, sharing = problem.settings, problem.ranks.shares_rows
     network = problem.new_network(generator_at(problem.seed, "probe"))
     passes = problem.passes(settings.inner_epochs) * problem.ranks.size
     journal.tensors["P_u"] = P_u
     journal.begin("one", passes / (settings.inner_epochs * problem.steps))
-    for outer in _outers(problem, journal, P_u, deadline):
+    for outer in _outers(problem, journal, P_u, changes, deadline):
         P_u, labels = outer.P_u, hard_labels(outer.P_u).cpu()
         unwrapped(network).load_state_dict(outer.w)
         wrong = None if sharing else _wrong(labels, truth.unlabelled)
@@ -260,12 +263,22 @@ def _infer(
     return P_u
 
 
+def _changes_so_far(problem: Problem, journal: Journal) -> list[float] | None:
+    """Of the outer iterations that rank 0 has behind it, for all; None if it wants no more."""
+    own = None if journal.is_past("one") else journal.facts["changes"]
+    told: list[float] | None = json.loads(problem.ranks.text_from_first(json.dumps(own)))
+    return told
+
+
 def _outers(
-    problem: Problem, journal: Journal, P_u: Tensor, deadline: Deadline | None
+    problem: Problem,
+    journal: Journal,
+    P_u: Tensor,
+    changes: Sequence[float],
+    deadline: Deadline | None,
 ) -> Iterator[Outer]:
     """Outer iterations from where rank 0 is, as many as the settings or the deadline allow."""
     ranks = problem.ranks
-    changes = json.loads(ranks.text_from_first(json.dumps(journal.facts["changes"])))
     if ranks.shares_trajectories:
         P_u = ranks.from_first(P_u)
     by_clock = deadline is not None and deadline.decides_outer_iterations

@@ -73,7 +73,7 @@ def label_into(
     """
     torch.set_num_threads(task.execution.threads)
     ranks = ranks_of_torchrun(task.execution.parallel)
-    if ranks is not None and task.execution.workers > 1:
+    if ranks is not None and task.execution.workers > 1 and not resume:
         raise ValueError("under torchrun its --nproc-per-node says how many processes there are")
     started = time.monotonic() if started is None else started
     leads = ranks is None or ranks.rank == 0
