@@ -194,7 +194,6 @@ def test_ctrl_c_twice_loses_one_outer_iteration_at_most(
     assert_as_if_nothing_had_happened(run, reference)
 
 
-@pytest.mark.slow
 def test_ctrl_c_is_not_heard_any_more_when_all_is_said(tmp_path: Path) -> None:
     """Ending takes a process a second, which is long for someone who wants it to end."""
     with started(*COMMAND, *EVERY_STEP, "--out", "run", cwd=tmp_path) as process:
@@ -209,7 +208,6 @@ def test_ctrl_c_is_not_heard_any_more_when_all_is_said(tmp_path: Path) -> None:
     assert (code, errors) == (130, "")
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
     reference: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -327,7 +325,6 @@ def test_a_run_goes_on_with_another_patch_of_python(
     assert_as_if_nothing_had_happened(copy / "run", reference)
 
 
-@pytest.mark.slow
 def test_a_run_never_goes_on_from_a_checkpoint_of_another(saas: Call, copy: Path) -> None:
     """As someone leaves it who copies folders about."""
     (newest,) = (copy / "run" / "checkpoint").glob("*.json")
@@ -354,7 +351,6 @@ NEEDED = ("request", "preset", "given", "config", "seed", "execution", "budget",
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", "null", "{}", "[" * 200_000, "\udcff"])
-@pytest.mark.slow
 def test_a_broken_record_is_one_sentence(saas: Call, copy: Path, text: str) -> None:
     (copy / "run" / "run.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     before = files(copy)
@@ -381,7 +377,6 @@ def test_a_record_of_an_earlier_version_is_one_sentence(saas: Call, copy: Path, 
     [(name, value) for name in NEEDED if name != "budget" for value in (None, 1.5)]
     + [(name, {}) for name in ("request", "data", "versions")],
 )
-@pytest.mark.slow
 def test_a_record_that_makes_no_sense_is_one_sentence(
     saas: Call, copy: Path, name: str, value: object
 ) -> None:
@@ -504,7 +499,6 @@ def test_where_and_how_long_it_runs_may_change(copy: Path) -> None:
     assert asked(copy / "run", log="tensorboard", seed=0, preset="automatic")
 
 
-@pytest.mark.slow
 def test_the_settings_of_another_run_are_other_settings(copy: Path) -> None:
     config = copy / "other.json"
     shutil.copy(copy / "run" / "run.json", config)
@@ -537,7 +531,6 @@ def test_a_run_that_was_killed_before_its_first_file_begins_anew(tmp_path: Path)
     assert not asked(tmp_path / "run", request={"data": "digits:train", "keep_labels": 50})
 
 
-@pytest.mark.slow
 def test_a_run_that_was_killed_after_its_last_file_is_finished(
     saas: Call, reference: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -551,7 +544,6 @@ def test_a_run_that_was_killed_after_its_last_file_is_finished(
     assert_as_if_nothing_had_happened(run, reference)
 
 
-@pytest.mark.slow
 def test_a_run_that_another_process_has_finished_meanwhile_stays_finished(
     reference: dict[str, Any], copy: Path
 ) -> None:
@@ -570,7 +562,6 @@ def test_a_run_that_another_process_has_finished_meanwhile_stays_finished(
     assert files(run) == files(reference["run"])
 
 
-@pytest.mark.slow
 def test_all_is_on_the_disk_before_a_run_calls_itself_finished(
     saas: Call, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,6 @@ TWO_WORKERS, SHARED_ROWS = ["--workers", "2"], ["--parallel", "data"]
 FILES = ["labels.csv", "metrics.jsonl", "model.json", "model.safetensors"]
 FILES += ["posterior.safetensors", "run.json"]
 
-pytestmark = pytest.mark.slow  # dozens of processes, one after the other
 needs_proc = pytest.mark.skipif(not (PROC / "self" / "environ").exists(), reason="without /proc")
 
 
