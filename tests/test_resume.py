@@ -201,9 +201,9 @@ def test_ctrl_c_is_not_heard_any_more_when_all_is_said(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
         assert f"Stopped. {HOW}\n" in process.stdout  # waits for the line
-        for _ in range(3):
+        for _ in range(40):
             process.send_signal(signal.SIGINT)
-            time.sleep(0.02)
+            time.sleep(0.01)
         code, _, errors = ended(process)
     assert (code, errors) == (130, "")
 
@@ -249,9 +249,10 @@ def saas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         assert code is None or isinstance(code, int)
         return Ended(code or 0, out, errors)
 
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield call
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def change(run: Path, **values: object) -> None:

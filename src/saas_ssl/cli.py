@@ -330,9 +330,11 @@ def main() -> None:
     # Being told to end is like Ctrl-C: what is half written goes away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        app()
+        try:
+            app()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends, which takes a moment
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends, which takes a moment
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -341,7 +343,6 @@ def main() -> None:
         sys.exit(f"saas: {' '.join(str(error).splitlines())}")
     except Exception as error:
         if (code := getattr(error, "exit_code", None)) is not None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
             sys.exit(code)  # told to stop, and has said how to go on
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
