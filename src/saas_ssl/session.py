@@ -4,8 +4,9 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -58,6 +59,15 @@ class Agreement(BaseModel):
 
     settings: Settings
     data: str  # a hash, so that no rank works on others
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What rank 0 decides before a run begins."""
+
+    problem: Problem
+    seconds: float | None  # that it will take; None where nobody knows
+    deadline: Deadline | None  # of a run with a budget
 
 
 def label_into(
@@ -139,43 +149,28 @@ def _lead(
         raise ValueError(
             f"{task.out} was begun with {record['processes']} processes, but this is {ranks.size}"
         )
-    settings = _settings(task, all_.data, record)
-    sample = _sample(all_.data)
-    if ranks.shares_rows:  # they prepare together what each alone would prepare later
-        _agreed(ranks, Agreement(settings=settings, data=sample))
     checkpoints = _checkpoints(task, ranks)
     elapsed = _elapsed(started, checkpoints, record)
-    problem, forecast, unfitted = _planned(
-        task, ranks, all_, settings, elapsed, fresh=record is None
-    )
-    deadline = None
-    if task.budget is not None:
-        left = partial(_left, task.budget, elapsed)
-        deadline = Deadline(left, forecast, unfitted, task.given, ranks)
-    seconds = forecast.whole(problem.settings)
-    console.print("\n".join(opening(task.request, problem, all_)))
-    console.print(in_words(seconds, ranks.size, task.budget))
-    if all_.truth.test is not None and (again := shared_rows(all_.truth.test, all_.data)):
-        console.print(f"Beware: {again:,} of the test rows are among the data, too.")
-    about = _about(task, problem, all_, seconds, record)
+    plan = _planned(task, ranks, all_, record, elapsed)
+    _announce(console, task, plan, all_)
+    about = _about(task, plan, all_, record)
     folder = new_run(task.out, overwrite) if record is None else old_run(task.out)
     directory = stack.enter_context(folder)
     if record is not None and read_run(directory)["results"] is not None:
         return  # another process has finished it meanwhile
     resumed = _resumed(checkpoints, ranks)
-    identity = {**problem.settings.model_dump(), "seed": task.seed, "processes": ranks.size}
-    identity |= {"data": about["data"]["fingerprint"], **package_versions()}
+    identity = _identity(about)
     if resumed is not None:
         check_same_run(task.out, resumed.facts, identity)
     write_run(directory, {**about, "results": None})
-    _agreed(ranks, Agreement(settings=problem.settings, data=sample))
+    _agreed(ranks, Agreement(settings=plan.problem.settings, data=_sample(all_.data)))
     log = Board(directory / BOARD_FOLDER) if task.log == "tensorboard" else None
     if log is not None:
         stack.callback(log.close)
     journal = Journal(
         directory,
         checkpoints,
-        stack.enter_context(_display(console, problem)),
+        stack.enter_context(_display(console, plan.problem)),
         stack.enter_context(StopSignals()),
         every=task.checkpoint_every,
         ranks=ranks,
@@ -186,12 +181,12 @@ def _lead(
     )
     try:
         run_job(
-            problem,
+            plan.problem,
             all_.truth,
             directory,
             journal,
             about,
-            deadline,
+            plan.deadline,
             form=all_.form,
             features=all_.features,
             skipped=all_.skipped,
@@ -313,19 +308,34 @@ def _prepared(task: Task, ranks: Ranks, all_: Prepared, settings: Settings) -> P
 
 
 def _planned(
-    task: Task, ranks: Ranks, all_: Prepared, settings: Settings, elapsed: Clock, fresh: bool
-) -> tuple[Problem, Forecast, Settings]:
-    """The problem, its settings fitted to the budget of a new run; how long; settings unfitted."""
+    task: Task, ranks: Ranks, all_: Prepared, record: dict[str, Any] | None, elapsed: Clock
+) -> Plan:
+    """What will be done: a new run with a budget is fitted to it."""
+    settings = _settings(task, all_.data, record)
+    if ranks.shares_rows:  # they prepare together what each alone would prepare later
+        _agreed(ranks, Agreement(settings=settings, data=_sample(all_.data)))
     prepared = partial(_prepared, task, ranks, all_)
     test_rows = len(all_.truth.test.labelled_rows) if all_.truth.test else 0
-    if task.budget is None or not fresh:
+    left = None if task.budget is None else partial(_left, task.budget, elapsed)
+    if left is None or record is not None:
         problem = prepared(settings)
-        forecast = Forecast.of(problem, measure(problem), test_rows)
-        return problem, forecast, problem.settings
-    # Ranks that share the rows prepare them together, once.
-    may_change_width = task.preset == "automatic" and not task.config and not ranks.shares_rows
-    left = partial(_left, task.budget, elapsed)
-    return fit(prepared, settings, task.given, may_change_width, left, test_rows)
+        forecast, unfitted = Forecast.of(problem, measure(problem), test_rows), problem.settings
+    else:
+        # Ranks that share the rows have prepared them, for networks of one width.
+        any_width = task.preset == "automatic" and not task.config and not ranks.shares_rows
+        problem, forecast, unfitted = fit(
+            prepared, settings, task.given, any_width, left, test_rows
+        )
+    deadline = None if left is None else Deadline(left, forecast, unfitted, task.given, ranks)
+    return Plan(problem, forecast.whole(problem.settings), deadline)
+
+
+def _announce(console: Console, task: Task, plan: Plan, all_: Prepared) -> None:
+    """What is about to be done, how long it will take, and what looks wrong."""
+    console.print("\n".join(opening(task.request, plan.problem, all_)))
+    console.print(in_words(plan.seconds, plan.problem.ranks.size, task.budget))
+    if all_.truth.test is not None and (again := shared_rows(all_.truth.test, all_.data)):
+        console.print(f"Beware: {again:,} of the test rows are among the data, too.")
 
 
 def _left(budget: float, elapsed: Clock) -> float:
@@ -354,27 +364,27 @@ def _resumed(checkpoints: Checkpoints, ranks: Ranks) -> Checkpoint | None:
     return checkpoints.newest()
 
 
-def _about(
-    task: Task,
-    problem: Problem,
-    all_: Prepared,
-    seconds: float | None,
-    record: dict[str, Any] | None,
-) -> dict[str, Any]:
+def _about(task: Task, plan: Plan, all_: Prepared, record: dict[str, Any] | None) -> dict[str, Any]:
     """All that run.json says but the results."""
     return {
         "request": task.request.model_dump(),
         "preset": task.preset,
         "given": task.given,
-        **describe(problem, all_.truth, len(all_.skipped)),
+        **describe(plan.problem, all_.truth, len(all_.skipped)),
         "execution": task.execution.model_dump(),
-        "processes": problem.ranks.size,
+        "processes": plan.problem.ranks.size,
         "budget": task.budget,
         "checkpoint_every": task.checkpoint_every,
         "log": task.log,
-        "plan": {"image_passes": planned_passes(problem), "seconds": seconds},
+        "plan": {"image_passes": planned_passes(plan.problem), "seconds": plan.seconds},
         "started": (record or {}).get("started", datetime.now(UTC).isoformat(timespec="seconds")),
     }
+
+
+def _identity(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint must have in common with the run that goes on with it."""
+    same = {name: about[name] for name in ("seed", "processes")}
+    return {**about["config"], **same, "data": about["data"]["fingerprint"], **package_versions()}
 
 
 def _display(console: Console, problem: Problem) -> Display:
