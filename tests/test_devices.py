@@ -200,6 +200,7 @@ REAL_COMPILE = torch.compile
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch's own import
 def test_real_compilation_gives_the_same_posterior() -> None:
     problem = prepare(features(), FEATURES, seed=0, place=Place(compiled=True))
     outers = list(infer_posterior(problem))
