@@ -260,6 +260,20 @@ def change(run: Path, **values: object) -> None:
     (run / "run.json").write_text(json.dumps(record | values, indent=2))
 
 
+def test_a_command_that_was_interrupted_hears_no_further_ctrl_c(
+    saas: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter would die of it on its way out, and the exit code with it."""
+
+    def interrupted(_run: Path) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return False
+
+    monkeypatch.setattr("saas_ssl.runs.is_running", interrupted)
+    assert saas(tmp_path, "status", "run").code == 130
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_a_checkpoint_that_was_cut_off_is_no_checkpoint(
     saas: Call, copy: Path, reference: dict[str, Any]
 ) -> None:
