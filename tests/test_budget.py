@@ -21,7 +21,7 @@ from saas_ssl.budget import (
     planned_passes,
     seconds_of,
 )
-from saas_ssl.budget import _fitted as fitted
+from saas_ssl.budget import fitted as fitted
 from saas_ssl.pipeline import Problem, prepare
 from saas_ssl.presets import PRESETS, Settings
 from saas_ssl.workers import ALONE
@@ -64,7 +64,7 @@ def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     st.integers(2, 40),
     st.integers(1, 100),
 )
-def test_fitted_settings_take_the_time_there_is(
+def testfitted_settings_take_the_time_there_is(
     seconds: float, inner: float, epoch: float, classifiers: int, T: int, M: int, E: int
 ) -> None:
     forecast = Forecast(inner, epoch, 1.0)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from saas_ssl.data import keep_labels as keep_labels
     from saas_ssl.data import read as read
     from saas_ssl.data import read_digits as read_digits
+    from saas_ssl.methods.fitting import fit as fit
     from saas_ssl.model import Model as Model
     from saas_ssl.model import load as load
     from saas_ssl.networks import build as build
@@ -39,6 +40,7 @@ _NAMES = {
     "algorithm": "Epoch Outer phase_one phase_two",
     "augment": "augmented_view fit_preprocessing named_recipe",
     "data": "PartiallyLabelled hold_out keep_labels read read_digits",
+    "methods.fitting": "fit",
     "model": "Model load",
     "networks": "build named_factory",
     "pipeline": "error_rate infer_posterior predict prepare train_classifier train_supervised",

@@ -198,11 +198,11 @@ def fit(
             f"baseline take about {duration(least)} on top of what has passed; give more time, or "
             "fewer rows"
         )
-    fitted = _fitted(settings, forecast, seconds, given, classifiers=2)
-    return replace(problem, settings=problem.settings.changed(**fitted)), forecast, settings
+    lengths = fitted(settings, forecast, seconds, given, classifiers=2)
+    return replace(problem, settings=problem.settings.changed(**lengths)), forecast, settings
 
 
-def _fitted(
+def fitted(
     settings: Settings, forecast: Forecast, seconds: float, given: Collection[str], classifiers: int
 ) -> dict[str, Any]:
     """Longer loops and more of them; in little time fewer loops before shorter ones.
@@ -216,13 +216,13 @@ def _fitted(
         E = max(1, round(E * share))
     epochs = max(0.0, seconds - classifiers * E * forecast.epoch) / forecast.inner_epoch
     if "inner_epochs" not in given:
-        T = max(1, min(round(T * max(1.0, math.sqrt(share))), round(epochs / 2)))
-    fitted: dict[str, Any] = {"inner_epochs": T, "classifier_epochs": E}
+        T = max(1, min(round(T * max(1.0, math.sqrt(share))), int(epochs / 2)))
+    lengths: dict[str, Any] = {"inner_epochs": T, "classifier_epochs": E}
     if "outer_iterations" not in given:
-        fitted["outer_iterations"] = max(1, int(epochs / T))
+        lengths["outer_iterations"] = max(1, int(epochs / T))
     if "posterior_lr" not in given:  # the same effective step
-        fitted["posterior_lr"] = settings.posterior_lr * settings.inner_epochs / T
-    return fitted
+        lengths["posterior_lr"] = settings.posterior_lr * settings.inner_epochs / T
+    return lengths
 
 
 class Deadline:
@@ -249,7 +249,7 @@ class Deadline:
         """Settings for the time that is left, by the speed at which the baseline was trained."""
         forecast = max(1e-9, settings.classifier_epochs * self._forecast.epoch)
         self._forecast = self._forecast.times(max(0.1, baseline_seconds / forecast))
-        return _fitted(
+        return fitted(
             self._unfitted, self._forecast, _MARGIN * self._left(), self._given, classifiers=1
         )
 

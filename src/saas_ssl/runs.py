@@ -93,7 +93,7 @@ def new_run(out: Path, overwrite: bool = False) -> Iterator[Path]:
     try:
         out.mkdir()
         (out / CHECKPOINT_FOLDER).mkdir()
-        with _locked(out):
+        with locked(out / CHECKPOINT_FOLDER / _LOCK, out):
             yield out
             shutil.rmtree(out / CHECKPOINT_FOLDER)
     except BaseException:
@@ -111,7 +111,7 @@ def new_run(out: Path, overwrite: bool = False) -> Iterator[Path]:
 def old_run(out: Path) -> Iterator[Path]:
     """The directory of a run that was interrupted, to go on with."""
     (out / CHECKPOINT_FOLDER).mkdir(exist_ok=True)
-    with _locked(out):
+    with locked(out / CHECKPOINT_FOLDER / _LOCK, out):
         yield out
         shutil.rmtree(out / CHECKPOINT_FOLDER)
     for replaced in out.absolute().parent.glob(f".{out.name}.*.replaced"):
@@ -119,9 +119,9 @@ def old_run(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Two processes never write the same run."""
-    with (out / CHECKPOINT_FOLDER / _LOCK).open("w") as file:
+def locked(path: Path, out: Path) -> Iterator[None]:
+    """Two processes never write the same `out`: one of them holds the lock at this path."""
+    with path.open("w") as file:
         if not _lock(file, exclusive=True):
             raise ValueError(f"{out} is being written by another process")
         yield

@@ -1,0 +1,187 @@
+"""How the preset `small` was chosen: as many candidates, passes and label sets for every method.
+
+    python benchmarks/tuning.py --workers 2 --out tuning.jsonl
+
+50 labels of the 1,347 training digits, 300 of which are kept for validation; the test digits are
+not read. One JSON line per run; runs that are in the file already are not repeated.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from saas_ssl import build, error_rate, generator_at, hold_out, keep_labels, named_factory
+from saas_ssl.data.digits import read_digits, split_digits
+from saas_ssl.methods import METHODS
+from saas_ssl.methods.presets import small
+
+LABELS, VALIDATION, WIDTH = 50, 300, 8
+
+Candidate = dict[str, Any]
+STRONG = {"view": "strong"}
+CANDIDATES: dict[str, list[Candidate]] = {
+    "supervised": [
+        {"view": "weak"},
+        STRONG,
+        STRONG | {"weight_decay": 5e-4},
+        STRONG | {"lr": 0.03},
+        STRONG | {"lr": 0.2},
+        STRONG | {"labelled_batch": 50},
+    ],
+    "saas": [
+        {},
+        {"labelled_batch_size": 50},
+        {"classifier_weight_decay": 5e-4},
+        {"posterior_lr": 2.5},
+        {"classifier_epochs": 32},
+        {"weight_lr": 0.2},
+    ],
+    "saas_vat": [
+        {"smoothness": smoothness, "relative_epsilon": epsilon}
+        for smoothness in (1.0, 0.3)
+        for epsilon in (0.05, 0.1, 0.2)
+    ],
+    "vat": [
+        {"relative_epsilon": 0.05},
+        {"relative_epsilon": 0.1},
+        {"relative_epsilon": 0.2},
+        {"relative_epsilon": 0.1, "lr": 0.03},
+        {"relative_epsilon": 0.1} | STRONG,
+        {"relative_epsilon": 0.2} | STRONG,
+    ],
+    "stochastic_transformations": [
+        {"views": 5, "stability": 0.3},
+        {"views": 5, "stability": 1.0},
+        {"views": 3, "stability": 1.0},
+        {"views": 3, "stability": 3.0},
+        {"views": 3, "stability": 1.0} | STRONG,
+        {"views": 3, "stability": 0.3} | STRONG,
+    ],
+    "temporal_ensembling": [
+        {"consistency": 10.0},
+        {"consistency": 30.0},
+        {"consistency": 100.0},
+        {"consistency": 10.0} | STRONG,
+        {"consistency": 30.0} | STRONG,
+        {"consistency": 100.0} | STRONG,
+    ],
+    "pi_model": [
+        {"consistency": 10.0},
+        {"consistency": 30.0},
+        {"consistency": 100.0},
+        {"consistency": 3.0} | STRONG,
+        {"consistency": 10.0} | STRONG,
+        {"consistency": 30.0} | STRONG,
+    ],
+    "mean_teacher": [
+        {"consistency": 10.0},
+        {"consistency": 30.0},
+        {"consistency": 100.0},
+        {"consistency": 10.0} | STRONG,
+        {"consistency": 30.0} | STRONG,
+        {"consistency": 100.0} | STRONG,
+    ],
+    "gan_feature_matching": [
+        {"lr": 3e-3},
+        {"lr": 1e-3},
+        {"lr": 1e-2},
+        {"lr": 3e-3, "adversarial_weight": 0.3},
+        {"lr": 3e-3} | STRONG,
+        {"lr": 3e-3, "adversarial_weight": 0.3} | STRONG,
+    ],
+    "pseudo_label": [
+        {"alpha_f": 1.0},
+        {"alpha_f": 3.0},
+        {"alpha_f": 1.0, "threshold": 0.95},
+        {"alpha_f": 1.0} | STRONG,
+        {"alpha_f": 3.0} | STRONG,
+        {"alpha_f": 1.0, "threshold": 0.95} | STRONG,
+    ],
+    "fixmatch": [
+        {},
+        {"threshold": 0.8},
+        {"unlabelled_batch": 100},
+        {"lr": 0.03},
+        STRONG,
+        STRONG | {"threshold": 0.8},
+    ],
+    "freematch": [
+        {},
+        {"fairness": 0.01},
+        {"unlabelled_batch": 100},
+        {"lr": 0.03},
+        STRONG,
+        STRONG | {"decay": 0.95},
+    ],
+}
+
+
+def run(method: str, candidate: int, seed: int, passes: float) -> dict[str, Any]:
+    """The validation error of one candidate on one label set."""
+    torch.set_num_threads(1)
+    training, _ = split_digits(read_digits())
+    rest, validation = hold_out(training, VALIDATION, generator_at(0, "tuning"))
+    data = keep_labels(rest, LABELS, generator_at(seed, "tuning labels"))
+    factory, shape = named_factory("small_conv", WIDTH), tuple(data.x.shape[1:])
+    settings = small(method, data, {"passes": passes}, CANDIDATES[method][candidate])
+    trained = METHODS[method].train(
+        data,
+        lambda g: build(factory, shape, data.n_classes, g),
+        settings,
+        generator_at(seed, "tuning", method),
+    )
+    error = error_rate(trained.network, trained.preprocessing, validation)
+    return {"method": method, "candidate": candidate, "seed": seed, "error": error}
+
+
+def missing(done: list[dict[str, Any]], seeds: int) -> Iterator[tuple[str, int, int]]:
+    have = {(row["method"], row["candidate"], row["seed"]) for row in done}
+    for seed in range(seeds):
+        for method, candidates in CANDIDATES.items():
+            for number in range(len(candidates)):
+                if (method, number, seed) not in have:
+                    yield method, number, seed
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for method, candidates in CANDIDATES.items():
+        for number, candidate in enumerate(candidates):
+            errors = [
+                row["error"]
+                for row in rows
+                if (row["method"], row["candidate"]) == (method, number)
+            ]
+            mean = round(statistics.mean(errors), 4) if errors else None
+            yield {"method": method, "candidate": candidate, "mean": mean, "runs": len(errors)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--passes", type=float, default=75_000)
+    arguments = parser.parse_args()
+    out: Path = arguments.out
+    rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    with ProcessPoolExecutor(arguments.workers, get_context("spawn")) as pool:
+        jobs = [
+            pool.submit(run, *cell, arguments.passes) for cell in missing(rows, arguments.seeds)
+        ]
+        for job in as_completed(jobs):
+            rows.append(job.result())
+            with out.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    for line in summary(rows):
+        print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Means, spreads, and whether a difference to SaaS is more than chance."""
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+OURS = "saas"
+ERRORS = {"test_error": "test error", "unlabelled_error": "error on the unlabelled rows"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method over all seeds; fractions, None where nothing is known."""
+
+    method: str
+    runs: int
+    mean: float
+    std: float | None
+    difference: float | None = None  # mean over the seeds that SaaS has too; positive: worse
+    p: float | None = None  # paired t-test over these seeds, two-sided
+    p_holm: float | None = None  # the same, corrected for the number of methods
+
+
+def table(cells: Sequence[Mapping[str, Any]], error: str) -> list[Row]:
+    """A row for each method, the lowest mean first."""
+    by_method: dict[str, dict[int, float]] = {}
+    for cell in cells:
+        if cell[error] is not None:
+            by_method.setdefault(cell["method"], {})[cell["seed"]] = cell[error]
+    ours = by_method.get(OURS, {})
+    pairs = {
+        method: [(errors[seed], ours[seed]) for seed in errors if seed in ours]
+        for method, errors in by_method.items()
+        if method != OURS
+    }
+    p = {method: paired_p(pair) for method, pair in pairs.items()}
+    corrected = holm({method: value for method, value in p.items() if value is not None})
+    rows = [
+        Row(
+            method,
+            len(errors),
+            statistics.mean(errors.values()),
+            statistics.stdev(errors.values()) if len(errors) > 1 else None,
+            statistics.mean(a - b for a, b in pairs[method]) if pairs.get(method) else None,
+            p.get(method),
+            corrected.get(method),
+        )
+        for method, errors in by_method.items()
+    ]
+    return sorted(rows, key=lambda row: row.mean)
+
+
+def paired_p(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """P of a difference as large by chance: paired t-test, two-sided; None for fewer than two."""
+    if len(pairs) < 2:
+        return None
+    differences = [a - b for a, b in pairs]
+    spread = statistics.stdev(differences)
+    if spread == 0:
+        return 1.0 if differences[0] == 0 else 0.0
+    from scipy.stats import t as student  # heavy: only where it is needed
+
+    n = len(differences)
+    statistic = statistics.mean(differences) / (spread / math.sqrt(n))
+    return float(2 * student.sf(abs(statistic), n - 1))
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """Holm's correction: p_(k) times the number of tests left, never falling."""
+    corrected, highest = {}, 0.0
+    for done, name in enumerate(sorted(p, key=lambda name: p[name])):
+        highest = max(highest, min(1.0, (len(p) - done) * p[name]))
+        corrected[name] = highest
+    return corrected
+
+
+def as_markdown(cells: Sequence[Mapping[str, Any]]) -> str:
+    """All tables for people, errors in %."""
+    parts = []
+    for error, title in ERRORS.items():
+        rows = table(cells, error)
+        if rows:
+            lines = [
+                f"| method | {title}, % | seeds | difference to SaaS, points | p | p, Holm |",
+                "|---|---|---|---|---|---|",
+                *(f"| {' | '.join(_cells(row))} |" for row in rows),
+            ]
+            parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    spread = "" if row.std is None else f" ± {100 * row.std:.2f}"
+    difference = "" if row.difference is None else f"{100 * row.difference:+.2f}"
+    return [
+        row.method,
+        f"{100 * row.mean:.2f}{spread}",
+        str(row.runs),
+        difference,
+        *("" if p is None else f"{p:.3f}" for p in (row.p, row.p_holm)),
+    ]
+
+
+_COLUMNS = ("method", "seed", "test_error", "unlabelled_error", "passes", "seconds")
+
+
+def as_csv(cells: Sequence[Mapping[str, Any]]) -> str:
+    """One line per cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows([cell[name] for name in _COLUMNS] for cell in cells)
+    return text.getvalue()

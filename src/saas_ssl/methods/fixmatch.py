@@ -1,0 +1,41 @@
+"""FixMatch: Sohn et al., NeurIPS 2020."""
+
+from functools import partial
+
+import torch
+from pydantic import Field
+from torch import Generator, nn
+
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.losses import cross_entropy, log_softmax
+from saas_ssl.methods.pseudo_label import confident_cross_entropy
+from saas_ssl.methods.training import Feed, Losses, Trained, Training, together, train
+from saas_ssl.networks import NewNetwork
+
+
+class FixMatch(Training):
+    """The threshold τ and the weight λ_u of the confident labels."""
+
+    threshold: float = Field(0.95, ge=0, le=1, description="τ, least probability of a label")
+    unlabelled_weight: float = Field(1.0, ge=0, description="λ_u, of the unlabelled loss")
+
+
+def losses(w: nn.Module, feed: Feed, _t: float, settings: FixMatch) -> Losses:
+    """ℓ(x_l, y_l) + λ_u 1[max q ≥ τ] ℓ(strong(x_u), argmax q), q = f(weak(x_u))."""
+    x_l, P_l = feed.labelled()
+    rows = feed.unlabelled()
+    with torch.no_grad():
+        q = log_softmax(w(feed.weak(rows))).exp()
+    log_f, log_strong = together(w, x_l, feed.strong(rows))
+    unlabelled = confident_cross_entropy(log_strong, q, settings.threshold)
+    return {
+        "labelled": cross_entropy(log_f, P_l),
+        "unlabelled": settings.unlabelled_weight * unlabelled,
+    }
+
+
+def fixmatch(
+    data: PartiallyLabelled, new_network: NewNetwork, settings: FixMatch, generator: Generator
+) -> Trained:
+    """A network that learns from strong views what it is sure of in weak ones."""
+    return train(data, new_network, settings, generator, partial(losses, settings=settings))

@@ -1,0 +1,85 @@
+"""FreeMatch: Wang et al., ICLR 2023."""
+
+from functools import partial
+
+import torch
+from pydantic import Field
+from torch import Generator, Tensor, nn
+
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.losses import cross_entropy, log_softmax
+from saas_ssl.methods.pseudo_label import confident_cross_entropy
+from saas_ssl.methods.training import Feed, Losses, Trained, Training, together, train
+from saas_ssl.networks import NewNetwork
+
+
+class FreeMatch(Training):
+    """How slowly the thresholds follow, and the weights of the two losses."""
+
+    decay: float = Field(0.999, ge=0, lt=1, description="λ, of the averages behind the thresholds")
+    unlabelled_weight: float = Field(1.0, ge=0, description="w_u, of the unlabelled loss")
+    fairness: float = Field(0.001, ge=0, description="w_f, of the fairness of the classes")
+
+
+class Beliefs:
+    """τ, p̃ and h̃: averages of the confidence, of the outputs and of the labels they imply."""
+
+    def __init__(self, K: int, decay: float) -> None:
+        self.decay, self.tau = decay, torch.tensor(1.0 / K)
+        self.p, self.h = (torch.full((K,), 1.0 / K) for _ in range(2))
+
+    def follow(self, q: Tensor) -> None:
+        """One step after the outputs for a batch."""
+        top, label = q.max(dim=1)
+        histogram = torch.bincount(label, minlength=q.shape[1]) / len(q)
+        new = 1 - self.decay
+        self.tau = torch.lerp(self.tau.to(q), top.mean(), new)
+        self.p = torch.lerp(self.p.to(q), q.mean(dim=0), new)
+        self.h = torch.lerp(self.h.to(q), histogram.to(q), new)
+
+    def thresholds(self) -> Tensor:
+        """τ(c) = τ p̃(c) / max p̃, for each class."""
+        return self.tau * self.p / self.p.max()
+
+
+def normalised(p: Tensor, h: Tensor) -> Tensor:
+    """SumNorm(p/h): probabilities by the share of their class, which counts only where present."""
+    ratio = torch.where(h > 0, p / h.where(h > 0, torch.ones_like(h)), torch.zeros_like(p))
+    return ratio / ratio.sum()
+
+
+def fairness(log_strong: Tensor, sure: Tensor, beliefs: Beliefs) -> Tensor:
+    """-H(SumNorm(p̃/h̃), SumNorm(p̄/h̄)) as published, p̄ and h̄ over the strong views of sure rows."""
+    if not sure.any():
+        return log_strong.new_zeros(())
+    f = log_strong[sure].exp()
+    h = torch.bincount(f.argmax(dim=1), minlength=f.shape[1]) / len(f)
+    wanted = normalised(beliefs.p.to(f), beliefs.h.to(f))
+    return (wanted * torch.log(normalised(f.mean(dim=0), h.to(f)) + 1e-12)).sum()
+
+
+def losses(w: nn.Module, feed: Feed, _t: float, settings: FreeMatch, beliefs: Beliefs) -> Losses:
+    """FixMatch with thresholds of its own making for each class, and a loss for their fairness."""
+    x_l, P_l = feed.labelled()
+    rows = feed.unlabelled()
+    with torch.no_grad():
+        q = log_softmax(w(feed.weak(rows))).exp()
+        beliefs.follow(q)
+        top, label = q.max(dim=1)
+        threshold = beliefs.thresholds()[label]
+    log_f, log_strong = together(w, x_l, feed.strong(rows))
+    unlabelled = confident_cross_entropy(log_strong, q, threshold)
+    return {
+        "labelled": cross_entropy(log_f, P_l),
+        "unlabelled": settings.unlabelled_weight * unlabelled,
+        "fairness": settings.fairness * fairness(log_strong, top >= threshold, beliefs),
+    }
+
+
+def freematch(
+    data: PartiallyLabelled, new_network: NewNetwork, settings: FreeMatch, generator: Generator
+) -> Trained:
+    """FixMatch that finds out itself how sure is sure enough."""
+    beliefs = Beliefs(data.n_classes, settings.decay)
+    own = partial(losses, settings=settings, beliefs=beliefs)
+    return train(data, new_network, settings, generator, own)

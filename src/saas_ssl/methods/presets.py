@@ -1,0 +1,140 @@
+"""Settings of each method by name: `original`, those of its own code, and `small`, for CPUs."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.methods import METHODS
+from saas_ssl.methods.training import Budget
+from saas_ssl.presets import Settings, automatic, named_preset
+
+_LAINE = {
+    "optimiser": "adam",
+    "lr": 0.003,
+    "final_momentum": 0.5,
+    "weight_decay": 0.0,
+    "schedule": "ramps",
+    "noise": 0.15,
+    "labelled_batch": 100,
+    "unlabelled_batch": 100,
+}
+_VAT = {"epsilon": 8.0, "xi": 1e-6}
+_MATCH = {
+    "lr": 0.03,
+    "weight_decay": 5e-4,
+    "schedule": "cosine",
+    "average": 0.999,
+    "labelled_batch": 64,
+    "unlabelled_batch": 448,
+}
+ORIGINAL: dict[str, dict[str, Any]] = {
+    "supervised": {
+        "optimiser": "adam",
+        "lr": 0.003,
+        "weight_decay": 0.0,
+        "schedule": "linear-end",
+        "labelled_batch": 100,
+    },
+    "saas": {},
+    "saas_vat": _VAT,
+    "vat": _VAT
+    | {
+        "optimiser": "adam",
+        "lr": 0.001,
+        "weight_decay": 0.0,
+        "schedule": "linear-end",
+        "labelled_batch": 32,
+        "unlabelled_batch": 128,
+    },
+    "stochastic_transformations": {
+        "lr": 0.1,
+        "schedule": "linear-end",
+        "labelled_batch": 100,
+        "unlabelled_batch": 100,
+    },
+    "temporal_ensembling": _LAINE,
+    "pi_model": _LAINE,
+    "mean_teacher": _LAINE | {"final_momentum": None},
+    "gan_feature_matching": {
+        "augmentation": "none",
+        "optimiser": "adam",
+        "lr": 3e-4,
+        "momentum": 0.5,
+        "weight_decay": 0.0,
+        "schedule": "linear-end",
+        "average": 0.9999,
+        "labelled_batch": 100,
+        "unlabelled_batch": 100,
+    },
+    "pseudo_label": {
+        "labelled_batch": 32,
+        "unlabelled_batch": 256,
+        "lr": 1.5,
+        "momentum": 0.5,
+        "schedule": "linear-end",
+    },
+    "fixmatch": _MATCH,
+    "freematch": _MATCH,
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "supervised": {},
+    "saas": {},
+    "saas_vat": {},
+    "vat": {},
+    "stochastic_transformations": {},
+    "temporal_ensembling": {},
+    "pi_model": {},
+    "mean_teacher": {"early_decay": 0.95, "decay": 0.99},
+    "gan_feature_matching": {
+        "optimiser": "adam",
+        "momentum": 0.5,
+        "weight_decay": 0.0,
+        "generator_lr": 1e-3,
+        "generator_width": 8,
+        "unlabelled_batch": 50,
+    },
+    "pseudo_label": {},
+    "fixmatch": {"average": 0.99},
+    "freematch": {"average": 0.99, "decay": 0.99},
+}
+
+
+def small(
+    name: str, data: PartiallyLabelled, budget: Mapping[str, float], given: Mapping[str, Any]
+) -> Budget:
+    """Settings that were tuned on digits, to work in minutes on a CPU; docs/comparison.md."""
+    in_shape = tuple(data.x.shape[1:])
+    kind = METHODS[name].settings
+    own = {**SMALL[name], **given}
+    base: dict[str, Any] = _common(in_shape)
+    if issubclass(kind, Settings):
+        base = automatic(in_shape, len(data.labelled_rows), len(data.unlabelled_rows)).model_dump()
+    if "epsilon" in kind.model_fields:  # ε and ξ grow with the norm of an input
+        scale = math.sqrt(math.prod(in_shape))
+        base |= {"epsilon": own.pop("relative_epsilon", 0.1) * scale, "xi": 0.01 * scale}
+    return kind.model_validate({**base, **own, **budget})
+
+
+def original(
+    name: str, data: PartiallyLabelled, budget: Mapping[str, float], given: Mapping[str, Any]
+) -> Budget:
+    """Settings of the original implementation."""
+    kind = METHODS[name].settings
+    base = _common(tuple(data.x.shape[1:]))
+    if issubclass(kind, Settings):
+        base = named_preset("paper-cifar10").model_dump()
+    return kind.model_validate({**base, **ORIGINAL[name], **given, **budget})
+
+
+def _common(in_shape: tuple[int, ...]) -> dict[str, Any]:
+    """How rows of this shape are seen, unless a method has its own way."""
+    if len(in_shape) == 1:
+        return {"augmentation": "none", "noise": 0.3}
+    return {"augmentation": "cifar10" if in_shape[0] == 3 else "digits"}
+
+
+Choose = Callable[[str, PartiallyLabelled, Mapping[str, float], Mapping[str, Any]], Budget]
+"""(Method, data, budget, what is given) -> settings."""
+
+PRESETS: dict[str, Choose] = {"small": small, "original": original}

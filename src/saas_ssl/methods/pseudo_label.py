@@ -1,0 +1,54 @@
+"""Pseudo-Label: Lee, ICML workshop 2013."""
+
+from functools import partial
+
+import torch
+from pydantic import Field
+from torch import Generator, Tensor, nn
+from torch.nn.functional import one_hot
+
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.losses import cross_entropy
+from saas_ssl.methods.training import Feed, Losses, Trained, Training, together, train
+from saas_ssl.networks import NewNetwork
+
+
+class PseudoLabel(Training):
+    """The weight α(t) of the pseudo-labels: 0 until T1, then rising to α_f at T2."""
+
+    alpha_f: float = Field(3.0, ge=0, description="final weight of the pseudo-labels")
+    begin: float = Field(0.1, ge=0, le=1, description="T1, share of the time until they count")
+    full: float = Field(0.6, ge=0, le=1, description="T2, ... until they count in full")
+    threshold: float = Field(0.0, ge=0, le=1, description="least probability to count at all")
+
+
+def alpha(t: float, settings: PseudoLabel) -> float:
+    """α(t) = α_f (t - T1)/(T2 - T1), within 0 and α_f."""
+    if t >= settings.full:
+        return settings.alpha_f
+    return settings.alpha_f * max(0.0, (t - settings.begin) / (settings.full - settings.begin))
+
+
+def confident_cross_entropy(log_f: Tensor, f_label: Tensor, threshold: Tensor | float) -> Tensor:
+    """1/|B| Σ_i 1[max f_label_i ≥ τ_i] · -log f_i at argmax f_label_i; f_label is a constant."""
+    top, label = f_label.detach().max(dim=1)
+    hard = one_hot(label, log_f.shape[1]).to(log_f)
+    return cross_entropy(log_f, hard * (top >= threshold).to(log_f)[:, None])
+
+
+def losses(w: nn.Module, feed: Feed, t: float, settings: PseudoLabel) -> Losses:
+    """ℓ(x_l, y_l) + α(t) ℓ(x_u, argmax f(x_u)): the labels are those of the very same outputs."""
+    x_l, P_l = feed.labelled()
+    log_f, log_u = together(w, x_l, feed.view(feed.unlabelled()))
+    unlabelled = confident_cross_entropy(log_u, log_u.exp(), settings.threshold)
+    return {
+        "labelled": cross_entropy(log_f, P_l),
+        "unlabelled": torch.tensor(alpha(t, settings)).to(unlabelled) * unlabelled,
+    }
+
+
+def pseudo_label(
+    data: PartiallyLabelled, new_network: NewNetwork, settings: PseudoLabel, generator: Generator
+) -> Trained:
+    """A network that takes its own answers for true, more and more."""
+    return train(data, new_network, settings, generator, partial(losses, settings=settings))

@@ -1,0 +1,81 @@
+"""SaaS, Speed as a Supervisor: Cicek, Fawzi and Soatto, ECCV 2018; algorithm.py has it all."""
+
+import time
+from dataclasses import replace
+
+import torch
+from torch import Generator
+
+from saas_ssl.budget import Deadline, Forecast, fitted, measure
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.devices import Place
+from saas_ssl.methods.training import Budget, Line, Trained
+from saas_ssl.networks import NewNetwork
+from saas_ssl.pipeline import Problem, infer_posterior, prepare, train_classifier
+from saas_ssl.presets import Settings
+from saas_ssl.schedules import SCHEDULES, Rate, fixed_length
+from saas_ssl.workers import ALONE
+
+
+class Saas(Settings, Budget):
+    """All settings of `saas label`; T, M and the epochs of phase two are fitted to the budget."""
+
+
+def saas(
+    data: PartiallyLabelled, new_network: NewNetwork, settings: Saas, generator: Generator
+) -> Trained:
+    """Algorithm 1: the posterior under which networks learn fastest, then a classifier on it."""
+    start = time.monotonic()
+    problem = problem_of(data, new_network, settings, generator)
+
+    def left() -> float:
+        return (settings.seconds or 0.0) - (time.monotonic() - start)
+
+    passes = float(problem.passes())
+    forecast = Forecast(passes, passes, finish=0.0)  # in image passes, if those are the budget
+    if settings.seconds is not None:
+        forecast = replace(Forecast.of(problem, measure(problem), 0), finish=0.0)
+    problem = with_lengths(problem, forecast, settings.passes or left())
+    history: list[Line] = []
+    for outer in infer_posterior(problem):
+        spent = (outer.m + 1) * problem.passes(problem.settings.inner_epochs)
+        line = {"phase": 1.0, "cumulative_loss": outer.cumulative_loss, "changed": outer.changed}
+        history.append({**line, "passes": spent})
+    rate: Rate
+    if settings.passes is None:
+        rate = Deadline(left, forecast, problem.settings, (), ALONE).rate(problem.settings, done=0)
+    else:  # all that phase one has left
+        own, epochs = problem.settings, max(1, round((settings.passes - spent) / passes))
+        rate = fixed_length(own.classifier_lr, epochs, SCHEDULES[own.classifier_schedule])
+    for epoch in train_classifier(problem, outer.P_u, rate=rate):
+        spent += problem.passes()
+        history.append({"phase": 2.0, "loss": epoch.loss, "passes": spent})
+    return Trained(epoch.w.eval(), problem.preprocessing, history)
+
+
+def problem_of(
+    data: PartiallyLabelled, new_network: NewNetwork, settings: Saas, generator: Generator
+) -> Problem:
+    """Everything resolved, where the network is; all labels are for training, as in all methods."""
+    seed = int(torch.randint(1 << 62, (), generator=generator))
+    place = Place(next(new_network(generator).parameters()).device)
+    own = {name: getattr(settings, name) for name in Settings.model_fields}
+    own["validation_share"] = 0.0
+    if settings.classifier_schedule == "halving":  # has no set length
+        own["classifier_schedule"] = "triangular"
+    return prepare(data, Settings(**own), seed, lambda _shape, _K, g: new_network(g), place)
+
+
+def with_lengths(problem: Problem, forecast: Forecast, budget: float) -> Problem:
+    """The same with T, M and epochs of phase two that spend the budget, in units of the forecast.
+
+    The shares of both phases and the effective step stay as they were.
+    """
+    least = forecast.inner_epoch + forecast.epoch
+    if budget < least:
+        raise ValueError(
+            f"the budget is too short for SaaS: an epoch of each phase takes {least:,.0f} of "
+            f"{max(0.0, budget):,.0f}"
+        )
+    lengths = fitted(problem.settings, forecast, budget, given=(), classifiers=1)
+    return replace(problem, settings=problem.settings.changed(**lengths))

@@ -1,0 +1,147 @@
+"""SaaS combined with VAT, as its paper proposes below its table of results."""
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import one_hot
+from torch.utils.flop_counter import FlopCounterMode
+
+from saas_ssl.augment import augmented_view, named_recipe
+from saas_ssl.batches import two_streams
+from saas_ssl.budget import Forecast
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.descent import Descent
+from saas_ssl.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.methods.saas import Saas, problem_of, with_lengths
+from saas_ssl.methods.training import Budget, Line, Losses, Trained, flops_of_pass, spend
+from saas_ssl.methods.vat import Adversary, smoothness
+from saas_ssl.networks import NewNetwork
+from saas_ssl.pipeline import Problem, initial_posterior
+from saas_ssl.posterior import changed_share, hard_labels
+from saas_ssl.randomness import generator_at, global_draws_from
+from saas_ssl.schedules import SCHEDULES
+from saas_ssl.simplex import project
+
+
+class SaasVat(Saas, Adversary):
+    """Those of SaaS and of the adversary."""
+
+
+def half_steps(
+    sgd: Descent,
+    batch: tuple[Tensor, Tensor, Tensor],
+    P_u: Tensor,
+    beta: float,
+    d: Tensor,
+    settings: Adversary,
+) -> tuple[Losses, Tensor]:
+    """Down ℓ(x_u, P_u) + β q(x_u) + LDS(x_u), then down ℓ(x_l, P_l); (losses, log f(x_u))."""
+    x_u, x_l, P_l = batch
+    log_f = log_softmax(sgd.w(x_u))
+    unlabelled = cross_entropy(log_f, P_u) + beta * entropy(log_f)
+    lds = settings.smoothness * smoothness(sgd.w, x_u, log_f, d, settings)
+    sgd.descend(unlabelled + lds)
+    labelled = cross_entropy(log_softmax(sgd.w(x_l)), P_l)
+    sgd.descend(labelled)
+    return {"unlabelled": unlabelled, "smoothness": lds, "labelled": labelled}, log_f.detach()
+
+
+def batches(
+    problem: Problem, augmentation: str, generator: Generator
+) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor, Tensor], Tensor]]:
+    """(i, (x_u, x_l, P_l), a random direction d) of step after step."""
+    data = problem.training
+    view = augmented_view(named_recipe(augmentation), problem.preprocessing, data.x.ndim)
+    u, l = data.unlabelled_rows, data.labelled_rows  # noqa: E741
+    P_l = one_hot(data.y[l], data.n_classes)
+    for i, j in two_streams(len(u), len(l), problem.steps, problem.B_l, generator):
+        x_u, x_l = view(data.x[u[i]], generator), view(data.x[l[j]], generator)
+        d = torch.randn(x_u.shape, generator=generator).to(x_u)
+        yield i, (x_u, x_l, P_l[j].to(x_l)), d
+
+
+def trajectory(
+    problem: Problem, w: nn.Module, P_u: Tensor, settings: SaasVat, generator: Generator, S: int
+) -> Tensor:
+    """dP_u of an inner loop of S steps, which trains w."""
+    own, dP_u = problem.settings, torch.zeros_like(P_u)
+    sgd, schedule = Descent(w.train(), own.momentum, 0, dP_u, ()), SCHEDULES[own.inner_schedule]
+    steps = islice(batches(problem, own.augmentation, generator), S)
+    for t, (i, batch, d) in enumerate(steps):
+        sgd.set_rate(own.weight_lr * schedule((t + 0.5) / S))
+        _, log_f = half_steps(sgd, batch, P_u[i], own.entropy_weight, d, settings)
+        dP_u[i] -= log_f.to(dP_u) / problem.B
+    return dP_u
+
+
+def saas_vat(
+    data: PartiallyLabelled, new_network: NewNetwork, settings: SaasVat, generator: Generator
+) -> Trained:
+    """Algorithm 1 with a term more in both phases: outputs hardly change under small changes."""
+    start, history = time.monotonic(), list[Line]()
+    problem = problem_of(data, new_network, settings, generator)
+    P_u = initial_posterior(problem)
+    with global_draws_from(generator):
+        step_passes, step_seconds = cost_of_step(problem, P_u, settings)
+        cost = problem.steps * (step_seconds if settings.passes is None else step_passes)
+        total = settings.passes or (settings.seconds or 0.0) - (time.monotonic() - start)
+        problem = with_lengths(problem, Forecast(cost, cost, finish=0.0), total)
+        own = problem.settings
+        S, spent = own.inner_epochs * problem.steps, 0.0
+        for _ in range(own.outer_iterations):
+            w = new_network(generator)
+            dP_u = trajectory(problem, w, P_u, settings, generator, S)
+            P_u, before = project(P_u - own.posterior_lr * dP_u, problem.alpha), P_u
+            spent += S * step_passes
+            changed = changed_share(before, P_u).item()
+            history.append({"phase": 1.0, "changed": changed, "passes": spent})
+        left = total - spent
+        if settings.passes is None:
+            left = (settings.seconds or 0.0) - (time.monotonic() - start)
+        w, lines = classify(problem, new_network, P_u, settings, generator, left)
+    history += [{**line, "phase": 2.0, "passes": spent + line["passes"]} for line in lines]
+    return Trained(w.eval(), problem.preprocessing, history)
+
+
+def classify(
+    problem: Problem,
+    new_network: NewNetwork,
+    P_u: Tensor,
+    settings: SaasVat,
+    generator: Generator,
+    left: float,
+) -> tuple[nn.Module, list[Line]]:
+    """Phase two on the hard labels with what is left of the budget."""
+    own, w = problem.settings, new_network(generator).train()
+    y_u, schedule = one_hot(hard_labels(P_u), P_u.shape[1]), SCHEDULES[own.classifier_schedule]
+    sgd = Descent(w, own.momentum, 0, torch.zeros(()), (), own.classifier_weight_decay)
+    stream = batches(problem, own.classifier_augmentation, generator)
+
+    def step(t: float) -> Losses:
+        i, batch, d = next(stream)
+        sgd.set_rate(own.classifier_lr * schedule(t))
+        return half_steps(sgd, batch, y_u[i].to(batch[0]), 0.0, d, settings)[0]
+
+    kind = "seconds" if settings.passes is None else "passes"
+    budget = Budget.model_validate({kind: max(left, 1e-9)})
+    return w, spend(budget, w, example(problem), step)
+
+
+def cost_of_step(problem: Problem, P_u: Tensor, settings: SaasVat) -> tuple[float, float]:
+    """(Image passes, seconds) of a step of phase one, from a few steps of a network for trial."""
+    generator = generator_at(problem.seed, "trial")
+    w = problem.new_network(generator)
+    with FlopCounterMode(display=False) as counter:
+        trajectory(problem, w, P_u, settings, generator, 1)
+    passes = counter.get_total_flops() / flops_of_pass(w, example(problem))
+    start = time.monotonic()
+    trajectory(problem, w, P_u, settings, generator, 3)
+    return passes, (time.monotonic() - start) / 3
+
+
+def example(problem: Problem) -> Tensor:
+    """Two rows as a network sees them."""
+    return problem.preprocessing(problem.training.x[problem.training.rows[:2]])

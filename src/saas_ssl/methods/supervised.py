@@ -1,0 +1,21 @@
+"""The labelled rows alone: what every method must beat."""
+
+from torch import Generator, nn
+
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.losses import cross_entropy, log_softmax
+from saas_ssl.methods.training import Feed, Losses, Trained, Training, train
+from saas_ssl.networks import NewNetwork
+
+
+def losses(w: nn.Module, feed: Feed, _t: float) -> Losses:
+    """ℓ(x_l, y_l)."""
+    x_l, P_l = feed.labelled()
+    return {"labelled": cross_entropy(log_softmax(w(x_l)), P_l)}
+
+
+def supervised(
+    data: PartiallyLabelled, new_network: NewNetwork, settings: Training, generator: Generator
+) -> Trained:
+    """w = argmin ℓ(x_l, y_l; w), with as long a training as the others have."""
+    return train(data, new_network, settings, generator, losses)

@@ -1,0 +1,67 @@
+"""Temporal Ensembling: Laine and Aila, ICLR 2017."""
+
+from functools import partial
+
+import torch
+from pydantic import Field
+from torch import Generator, Tensor, nn
+
+from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.losses import cross_entropy
+from saas_ssl.methods.pi_model import PiModel
+from saas_ssl.methods.training import Feed, Losses, Trained, together, train
+from saas_ssl.networks import NewNetwork
+from saas_ssl.schedules import ramp_up
+
+
+class TemporalEnsembling(PiModel):
+    """Those of the Π-model, and the momentum α of the ensemble."""
+
+    consistency: float = Field(30.0, ge=0, description="w_max, the weight of the difference")
+    alpha: float = Field(0.6, ge=0, lt=1, description="momentum of the averages of outputs")
+
+
+class Ensemble:
+    """Z_i <- α Z_i + (1 - α) z_i whenever row i is seen; z̃_i = Z_i / (1 - αⁿ) after n times."""
+
+    def __init__(self, N_u: int, K: int, alpha: float) -> None:
+        self.Z, self.seen, self.alpha = torch.zeros(N_u, K), torch.zeros(N_u, 1), alpha
+
+    def targets(self, i: Tensor) -> tuple[Tensor, Tensor]:
+        """(z̃ of these rows, whether they were ever seen)."""
+        known = self.seen[i] > 0
+        return self.Z[i] / (1 - self.alpha ** self.seen[i]).where(known, torch.tensor(1.0)), known
+
+    def add(self, i: Tensor, z: Tensor) -> None:
+        """The outputs for these rows at this visit."""
+        self.Z[i] = self.alpha * self.Z[i] + (1 - self.alpha) * z.detach().to(self.Z)
+        self.seen[i] += 1
+
+
+def losses(
+    w: nn.Module, feed: Feed, t: float, settings: TemporalEnsembling, ensemble: Ensemble
+) -> Losses:
+    """ℓ(x_l, y_l) + w(t) ‖z̃ - f(g(x_u))‖², zero for rows that are seen for the first time."""
+    x_l, P_l = feed.labelled()
+    i, rows = feed.numbered()
+    log_f, log_z = together(w, x_l, feed.view(rows))
+    z = log_z.exp()
+    target, known = (part.to(z) for part in ensemble.targets(i))
+    ensemble.add(i, z)
+    weight = settings.consistency * ramp_up(t, settings.ramp_up)
+    return {
+        "labelled": cross_entropy(log_f, P_l),
+        "unlabelled": weight * (known * (z - target).square()).mean(),
+    }
+
+
+def temporal_ensembling(
+    data: PartiallyLabelled,
+    new_network: NewNetwork,
+    settings: TemporalEnsembling,
+    generator: Generator,
+) -> Trained:
+    """A network that answers as it did on average at earlier visits of an image."""
+    ensemble = Ensemble(len(data.unlabelled_rows), data.n_classes, settings.alpha)
+    own = partial(losses, settings=settings, ensemble=ensemble)
+    return train(data, new_network, settings, generator, own)
