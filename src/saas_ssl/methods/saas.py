@@ -35,7 +35,7 @@ def saas(
     forecast = Forecast(passes, passes, finish=0.0)  # in image passes, if those are the budget
     if settings.seconds is not None:
         forecast = replace(Forecast.of(problem, measure(problem), 0), finish=0.0)
-    problem = with_lengths(problem, forecast, settings.passes or left())
+    problem = with_lengths(problem, forecast, settings.passes or left(), settings.unit)
     history: list[Line] = []
     for outer in infer_posterior(problem):
         spent = (outer.m + 1) * problem.passes(problem.settings.inner_epochs)
@@ -66,7 +66,7 @@ def problem_of(
     return prepare(data, Settings(**own), seed, lambda _shape, _K, g: new_network(g), place)
 
 
-def with_lengths(problem: Problem, forecast: Forecast, budget: float) -> Problem:
+def with_lengths(problem: Problem, forecast: Forecast, budget: float, unit: str) -> Problem:
     """The same with T, M and epochs of phase two that spend the budget, in units of the forecast.
 
     The shares of both phases and the effective step stay as they were.
@@ -74,8 +74,8 @@ def with_lengths(problem: Problem, forecast: Forecast, budget: float) -> Problem
     least = forecast.inner_epoch + forecast.epoch
     if budget < least:
         raise ValueError(
-            f"the budget is too short for SaaS: an epoch of each phase takes {least:,.0f} of "
-            f"{max(0.0, budget):,.0f}"
+            f"the budget is too short for SaaS: an epoch of each phase takes {least:,.4g} {unit}, "
+            f"and {max(0.0, budget):,.4g} are left"
         )
     lengths = fitted(problem.settings, forecast, budget, given=(), classifiers=1)
     return replace(problem, settings=problem.settings.changed(**lengths))

@@ -88,7 +88,7 @@ def saas_vat(
         step_passes, step_seconds = cost_of_step(problem, P_u, settings)
         cost = problem.steps * (step_seconds if settings.passes is None else step_passes)
         total = settings.passes or (settings.seconds or 0.0) - (time.monotonic() - start)
-        problem = with_lengths(problem, Forecast(cost, cost, finish=0.0), total)
+        problem = with_lengths(problem, Forecast(cost, cost, finish=0.0), total, settings.unit)
         own = problem.settings
         S, spent = own.inner_epochs * problem.steps, 0.0
         for _ in range(own.outer_iterations):
@@ -125,8 +125,7 @@ def classify(
         sgd.set_rate(own.classifier_lr * schedule(t))
         return half_steps(sgd, batch, y_u[i].to(batch[0]), 0.0, d, settings)[0]
 
-    kind = "seconds" if settings.passes is None else "passes"
-    budget = Budget.model_validate({kind: max(left, 1e-9)})
+    budget = Budget.model_validate({settings.unit: max(left, 1e-9)})
     return w, spend(budget, w, example(problem), step)
 
 

@@ -56,6 +56,11 @@ class Budget(BaseModel):
     passes: float | None = Field(None, gt=0, description="budget in image passes")
     seconds: float | None = Field(None, gt=0, description="... or in seconds")
 
+    @property
+    def unit(self) -> Literal["passes", "seconds"]:
+        """What is counted."""
+        return "seconds" if self.passes is None else "passes"
+
     @model_validator(mode="after")
     def _check_budget(self) -> Self:
         if (self.passes is None) == (self.seconds is None):
@@ -161,7 +166,7 @@ class Feed:
 
     def normal(self, *shape: int) -> Tensor:
         """Draws from N(0, 1), where the network is."""
-        return torch.randn(shape, generator=self._generator).to(self.preprocessing.mean)
+        return torch.randn(shape, generator=self._generator).to(self.preprocessing.mean.device)
 
 
 def _noisy(view: View, std: float) -> View:

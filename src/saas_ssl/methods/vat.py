@@ -43,8 +43,9 @@ def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
 
 def unit(d: Tensor) -> Tensor:
     """d_i / ‖d_i‖ for each row."""
-    norms = torch.linalg.vector_norm(d.flatten(1), dim=1).clamp(min=torch.finfo(d.dtype).tiny)
-    return d / norms.view(-1, *[1] * (d.ndim - 1))
+    norms: Tensor = torch.linalg.vector_norm(d.flatten(1), dim=1)
+    norms = norms.clamp(min=torch.finfo(d.dtype).tiny).view(-1, *[1] * (d.ndim - 1))
+    return d / norms
 
 
 def adversarial(w: nn.Module, x: Tensor, log_p: Tensor, d: Tensor, settings: Adversary) -> Tensor:

@@ -1,0 +1,529 @@
+"""Every method is alive, learns from the unlabelled rows, and computes the loss of its paper."""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+import method_reference as ref
+from saas_ssl.data import PartiallyLabelled, keep_labels, read_digits
+from saas_ssl.descent import Descent
+from saas_ssl.methods import METHODS
+from saas_ssl.methods.fixmatch import losses as fixmatch_losses
+from saas_ssl.methods.freematch import Beliefs
+from saas_ssl.methods.freematch import losses as freematch_losses
+from saas_ssl.methods.gan_feature_matching import (
+    as_seen,
+    discriminator_losses,
+    generator_loss,
+    new_generator,
+)
+from saas_ssl.methods.mean_teacher import losses as mean_teacher_losses
+from saas_ssl.methods.pi_model import losses as pi_model_losses
+from saas_ssl.methods.presets import SMALL, original, small
+from saas_ssl.methods.pseudo_label import losses as pseudo_label_losses
+from saas_ssl.methods.saas_vat import half_steps
+from saas_ssl.methods.stochastic_transformations import losses as transformation_losses
+from saas_ssl.methods.temporal_ensembling import Ensemble
+from saas_ssl.methods.temporal_ensembling import losses as ensembling_losses
+from saas_ssl.methods.training import Average, Feed, Losses, Trained, flops_of_pass
+from saas_ssl.methods.vat import losses as vat_losses
+from saas_ssl.networks import build, named_factory
+from saas_ssl.randomness import generator_at
+from saas_ssl.schedules import ramp_up
+
+SEMI = [name for name in METHODS if name != "supervised"]
+
+
+# One step of each method against a float64 reference.
+
+TOY_K, TOY_D = 3, 4
+PLAIN = {
+    "passes": 1e-9,  # a single step
+    "noise": 0.5,
+    "labelled_batch": 3,
+    "unlabelled_batch": 4,
+    "lr": 0.1,
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+}
+
+
+@cache
+def toy() -> PartiallyLabelled:
+    draws = np.random.default_rng(0)
+    x = torch.from_numpy(draws.normal(size=(12, TOY_D)))
+    y = torch.tensor([0, 1, 2, 0, 1, 2] + [-1] * 6)
+    return PartiallyLabelled(x, y, ["a", "b", "c"], [str(row) for row in range(12)])
+
+
+class Regression(nn.Module):
+    """Softmax regression in double precision, whatever it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(TOY_D, TOY_K, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.linear(x.double())
+        return logits
+
+
+def regression(generator: Generator) -> nn.Module:
+    network = Regression()
+    with torch.no_grad():
+        for w in network.parameters():
+            w.copy_(torch.randn(w.shape, generator=generator))
+    return network
+
+
+def weights(network: nn.Module) -> ref.Array:
+    columns = [p.detach().numpy().reshape(TOY_K, -1) for p in network.parameters()]
+    return np.concatenate(columns, axis=1)
+
+
+def replay(method: str, settings: Any) -> tuple[ref.Array, Feed, Generator]:
+    """The weights before the first step, and the draws of that step once more."""
+    generator = generator_at(5)
+    w = regression(generator)
+    feed = Feed(toy(), settings, generator, w)
+    torch.randint(1 << 62, (), generator=generator)  # the layers' draws
+    return weights(w), feed, generator
+
+
+def trained(method: str, **given: Any) -> tuple[Trained, Any]:
+    settings = METHODS[method].settings.model_validate({**PLAIN, **given})
+    return METHODS[method].train(toy(), regression, settings, generator_at(5)), settings
+
+
+def labelled(feed: Feed) -> tuple[ref.Array, ref.Array]:
+    x, P = feed.labelled()
+    return x.double().numpy(), P.double().numpy()
+
+
+def check_step(result: Trained, W: ref.Array, loss: ref.Loss, atol: float = 1e-8) -> None:
+    expected = W - 0.1 * ref.gradient(loss, W)
+    np.testing.assert_allclose(weights(result.network), expected, atol=atol)
+    terms = {k: v for k, v in result.history[0].items() if k not in ("t", "steps", "passes")}
+    assert sum(terms.values()) == pytest.approx(loss(W), abs=atol)
+
+
+def test_supervised_step() -> None:
+    result, settings = trained("supervised")
+    W, feed, _ = replay("supervised", settings)
+    x, P = labelled(feed)
+    check_step(result, W, lambda V: ref.cross_entropy(V, x, P))
+
+
+def test_pi_model_step() -> None:
+    result, settings = trained("pi_model", consistency=20.0)
+    W, feed, _ = replay("pi_model", settings)
+    (x, P), rows = labelled(feed), feed.unlabelled()
+    a, b = (feed.view(rows).double().numpy() for _ in range(2))
+    weight = 20.0 * math.exp(-5.0)  # at t = 0
+
+    def loss(V: ref.Array) -> float:
+        other = np.array([ref.f(V, x_i) for x_i in b])
+        return ref.cross_entropy(V, x, P) + weight * ref.squared(V, a, other)
+
+    check_step(result, W, loss)
+
+
+def test_temporal_ensembling_learns_from_the_second_visit_on() -> None:
+    alpha = 0.6
+    # Two steps of 3 + 4 image passes each.
+    result, settings = trained("temporal_ensembling", passes=14.0, alpha=alpha, consistency=20.0)
+    assert result.history[-1]["steps"] == 2
+    W, feed, _ = replay("temporal_ensembling", settings)
+    Z, seen = np.zeros((6, TOY_K)), [0] * 6
+    for step in range(2):
+        (x, P), (i, rows) = labelled(feed), feed.numbered()
+        x_u, weight = feed.view(rows).double().numpy(), 20.0 * ramp_up(step / 2, settings.ramp_up)
+        z = [ref.f(W, x_i) for x_i in x_u]
+        before, counts, at = Z.copy(), list(seen), i.tolist()
+
+        def loss(V: ref.Array, x=x, P=P, x_u=x_u, Z=before, n=counts, at=at, c=weight) -> float:  # type: ignore[no-untyped-def]
+            total = 0.0
+            for x_i, row in zip(x_u, at, strict=True):
+                if n[row]:
+                    target = Z[row] / (1 - alpha ** n[row])
+                    total += sum((ref.f(V, x_i) - target) ** 2)
+            return float(ref.cross_entropy(V, x, P) + c * total / (len(at) * TOY_K))
+
+        W = W - 0.1 * ref.gradient(loss, W)
+        for row, z_i in zip(at, z, strict=True):
+            Z[row] = alpha * Z[row] + (1 - alpha) * z_i
+            seen[row] += 1
+    assert max(seen) == 2
+    np.testing.assert_allclose(weights(result.network), W, atol=1e-6)  # Z is in single precision
+
+
+def test_mean_teacher_step() -> None:
+    result, settings = trained("mean_teacher", consistency=20.0)
+    W, feed, _ = replay("mean_teacher", settings)
+    (x, P), rows = labelled(feed), feed.unlabelled()
+    student, teacher = (feed.view(rows).double().numpy() for _ in range(2))
+    targets = np.array([ref.f(W, x_i) for x_i in teacher])  # constants
+    weight = 20.0 * math.exp(-5.0)
+    check_step(
+        result,
+        W,
+        lambda V: ref.cross_entropy(V, x, P) + weight * ref.squared(V, student, targets),
+    )
+
+
+def test_vat_step() -> None:
+    result, settings = trained("vat", epsilon=2.0, xi=0.1)
+    W, feed, _ = replay("vat", settings)
+    (x, P), x_u = labelled(feed), feed.view(feed.unlabelled()).double().numpy()
+    d = feed.normal(*x_u.shape).double().numpy()
+    r = ref.adversarial(W, x_u, d, 0.1, 2.0)
+    p = [ref.f(W, x_i) for x_i in x_u]
+    check_step(
+        result,
+        W,
+        lambda V: ref.cross_entropy(V, x, P) + ref.smoothness(V, x_u, r, p) + ref.entropy(V, x_u),
+        atol=1e-6,  # x + r is in single precision here; half_steps below is not
+    )
+
+
+def test_stochastic_transformations_step() -> None:
+    result, settings = trained("stochastic_transformations", views=3)
+    W, feed, _ = replay("stochastic_transformations", settings)
+    (x, P), rows = labelled(feed), feed.unlabelled()
+    views = [feed.view(rows).double().numpy() for _ in range(3)]
+    check_step(
+        result,
+        W,
+        lambda V: (
+            ref.cross_entropy(V, x, P) + ref.stability(V, views) + 0.1 * ref.exclusivity(V, views)
+        ),
+    )
+
+
+def test_pseudo_label_step() -> None:
+    result, settings = trained("pseudo_label", alpha_f=2.0, begin=0.0, full=0.0, threshold=0.6)
+    W, feed, _ = replay("pseudo_label", settings)
+    (x, P), x_u = labelled(feed), feed.view(feed.unlabelled()).double().numpy()
+    q = [ref.f(W, x_i) for x_i in x_u]
+    assert 0 < sum(max(q_i) >= 0.6 for q_i in q) < len(q)
+    check_step(
+        result,
+        W,
+        lambda V: ref.cross_entropy(V, x, P) + 2.0 * ref.confident(V, x_u, q, [0.6] * 4),
+    )
+
+
+def test_fixmatch_step() -> None:
+    result, settings = trained("fixmatch", threshold=0.6, unlabelled_weight=2.0)
+    W, feed, _ = replay("fixmatch", settings)
+    (x, P), rows = labelled(feed), feed.unlabelled()
+    q = [ref.f(W, x_i) for x_i in feed.weak(rows).double().numpy()]
+    strong = feed.strong(rows).double().numpy()
+    assert 0 < sum(max(q_i) >= 0.6 for q_i in q) < len(q)
+    check_step(
+        result,
+        W,
+        lambda V: ref.cross_entropy(V, x, P) + 2.0 * ref.confident(V, strong, q, [0.6] * 4),
+    )
+
+
+def test_freematch_step() -> None:
+    decay = 0.1
+    result, settings = trained("freematch", decay=decay, fairness=0.3)
+    W, feed, _ = replay("freematch", settings)
+    (x, P), rows = labelled(feed), feed.unlabelled()
+    q = [ref.f(W, x_i) for x_i in feed.weak(rows).double().numpy()]
+    strong = feed.strong(rows).double().numpy()
+    tau = decay / TOY_K + (1 - decay) * sum(max(q_i) for q_i in q) / len(q)
+    p = decay / TOY_K + (1 - decay) * sum(q) / len(q)
+    shares = [sum(int(np.argmax(q_i)) == k for q_i in q) / len(q) for k in range(TOY_K)]
+    h = decay / TOY_K + (1 - decay) * np.array(shares)
+    limits = [tau * p[int(np.argmax(q_i))] / max(p) for q_i in q]
+    sure = [max(q_i) >= limit for q_i, limit in zip(q, limits, strict=True)]
+    assert 0 < sum(sure) < len(q)
+
+    def loss(V: ref.Array) -> float:
+        unlabelled = ref.confident(V, strong, q, limits)
+        return ref.cross_entropy(V, x, P) + unlabelled + 0.3 * ref.fairness(V, strong[sure], p, h)
+
+    check_step(result, W, loss)
+
+
+def test_gan_steps() -> None:
+    result, settings = trained("gan_feature_matching", adversarial_weight=0.7, latent=2)
+    generator = generator_at(5)
+    w = regression(generator)
+    W = weights(w)
+    G = new_generator((TOY_D,), settings, generator, torch.device("cpu")).train()
+    feed = Feed(toy(), settings, generator, w)
+    torch.randint(1 << 62, (), generator=generator)
+    (x, P), x_u = labelled(feed), feed.view(feed.unlabelled()).double().numpy()
+    made = G(feed.normal(4, 2)).detach().double().numpy()
+    others = feed.view(feed.unlabelled()).double().numpy()
+
+    def loss(V: ref.Array) -> float:
+        return ref.cross_entropy(V, x, P) + 0.7 * ref.real_or_generated(V, x_u, made)
+
+    expected = W - 0.1 * ref.gradient(loss, W)
+    np.testing.assert_allclose(weights(result.network), expected, atol=1e-7)
+    # The last layer is the only one, so the features are the inputs.
+    distance = np.abs(others.mean(axis=0) - made.mean(axis=0)).mean()
+    assert result.history[0]["generator"] == pytest.approx(distance, abs=1e-6)
+
+
+def test_half_steps_of_saas_with_vat() -> None:
+    settings = METHODS["saas_vat"].settings(passes=1.0, epsilon=2.0, xi=1e-4, smoothness=0.5)  # type: ignore[call-arg]
+    draws = np.random.default_rng(1)
+    x_u, x_l, d = (draws.normal(size=(4, TOY_D)) for _ in range(3))
+    P_u, P_l = draws.dirichlet(np.ones(TOY_K), size=4), np.eye(TOY_K)[[0, 1, 2, 0]]
+    w = regression(generator_at(3))
+    W, sgd = weights(w), Descent(w, 0.0, 0, torch.zeros(()), ())
+    sgd.set_rate(0.1)
+    batch = tuple(map(torch.from_numpy, (x_u, x_l, P_l)))
+    terms, log_f = half_steps(sgd, batch, torch.from_numpy(P_u), 0.7, torch.from_numpy(d), settings)  # type: ignore[arg-type]
+    p, r = [ref.f(W, x_i) for x_i in x_u], ref.adversarial(W, x_u, d, 1e-4, 2.0)
+
+    def first(V: ref.Array) -> float:
+        unlabelled = ref.cross_entropy(V, x_u, P_u) + 0.7 * ref.entropy(V, x_u)
+        return unlabelled + 0.5 * ref.smoothness(V, x_u, r, p)
+
+    between = W - 0.1 * ref.gradient(first, W)
+    after = between - 0.1 * ref.gradient(lambda V: ref.cross_entropy(V, x_l, P_l), between)
+    np.testing.assert_allclose(weights(w), after, atol=1e-8)
+    np.testing.assert_allclose(log_f.exp().numpy(), p, atol=1e-12)
+    assert float(terms["labelled"].detach()) == pytest.approx(ref.cross_entropy(between, x_l, P_l))
+
+
+# Every method on real images.
+
+
+@cache
+def digits() -> PartiallyLabelled:
+    return keep_labels(read_digits(image_size=8), 50, generator_at(0), unlabelled=400)
+
+
+def upside_down(data: PartiallyLabelled) -> PartiallyLabelled:
+    """The unlabelled images turned over: means and spreads of pixels stay as they were."""
+    x = data.x.clone()
+    x[data.unlabelled_rows] = x[data.unlabelled_rows].flip(2)
+    return PartiallyLabelled(x, data.y, data.classes, data.ids)
+
+
+def new_network(generator: Generator) -> nn.Module:
+    return build(named_factory("small_conv", 4), (1, 8, 8), 10, generator)
+
+
+def train_on(data: PartiallyLabelled, method: str, seed: int = 0, **given: Any) -> Trained:
+    settings = small(method, data, {"passes": 3000.0}, given)
+    return METHODS[method].train(data, new_network, settings, generator_at(seed))
+
+
+@cache
+def once(method: str) -> Trained:
+    return train_on(digits(), method)
+
+
+def state(network: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_change_and_a_seed_decides_every_bit(method: str) -> None:
+    first, again, other = once(method), train_on(digits(), method), train_on(digits(), method, 1)
+    assert state(first.network).isfinite().all()
+    assert not torch.equal(state(first.network), state(new_network(generator_at(0))))
+    assert torch.equal(state(first.network), state(again.network))
+    assert first.history == again.history
+    assert not torch.equal(state(first.network), state(other.network))
+    assert not first.network.training
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_unlabelled_rows_matter(method: str) -> None:
+    turned = train_on(upside_down(digits()), method)
+    assert torch.equal(state(turned.network), state(once(method).network)) == (
+        method == "supervised"
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_budget_is_spent_and_not_more(method: str) -> None:
+    passes = once(method).history[-1]["passes"]
+    assert 0.85 * 3000 <= passes <= 1.05 * 3000
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_budget_of_time_ends(method: str) -> None:
+    # SaaS measures the speed of the machine first.
+    settings = small(method, digits(), {"seconds": 5.0 if method == "saas" else 0.5}, {})
+    result = METHODS[method].train(digits(), new_network, settings, generator_at(0))
+    assert state(result.network).isfinite().all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_original_settings_train_too(method: str) -> None:
+    smaller = {
+        name: 20
+        for name in ("unlabelled_batch", "batch_size")
+        if name in METHODS[method].settings.model_fields
+    }
+    settings = original(method, digits(), {"passes": 4000.0}, smaller)
+    result = METHODS[method].train(digits(), new_network, settings, generator_at(0))
+    assert state(result.network).isfinite().all()
+
+
+LOSSES: dict[str, Callable[..., Losses]] = {
+    "pi_model": pi_model_losses,
+    "vat": vat_losses,
+    "stochastic_transformations": transformation_losses,
+    "pseudo_label": pseudo_label_losses,
+    "fixmatch": fixmatch_losses,
+}
+
+
+def unlabelled_term(method: str, w: nn.Module) -> Losses:
+    """The losses of the method on some batch, at a time when all of them count."""
+    settings: Any = small(method, digits(), {"passes": 1.0}, {})
+    feed, t = Feed(digits(), settings, generator_at(2), w), 0.9
+    if method == "temporal_ensembling":
+        ensemble = Ensemble(400, 10, settings.alpha)
+        ensemble.add(torch.arange(400), torch.full((400, 10), 0.1))
+        return ensembling_losses(w, feed, t, settings, ensemble)
+    if method == "freematch":
+        return freematch_losses(w, feed, t, settings, Beliefs(10, 0.5))
+    if method == "fixmatch":
+        settings = settings.model_copy(update={"threshold": 0.0})
+    if method == "mean_teacher":
+        teacher = Average(new_network(generator_at(9))).network
+        losses = mean_teacher_losses(w, teacher, feed, t, settings)
+        assert not any(p.requires_grad or p.grad is not None for p in teacher.parameters())
+        return losses
+    return LOSSES[method](w, feed, t, settings)
+
+
+@pytest.mark.parametrize("method", [*LOSSES, "temporal_ensembling", "freematch", "mean_teacher"])
+def test_the_unlabelled_term_has_a_gradient_in_every_layer(method: str) -> None:
+    w = new_network(generator_at(0)).train()
+    term = unlabelled_term(method, w)["unlabelled"]
+    for gradient in torch.autograd.grad(term, list(w.parameters())):
+        assert gradient.abs().max() > 0
+
+
+def test_the_generator_and_the_discriminator_learn_from_their_own_losses() -> None:
+    settings: Any = small("gan_feature_matching", digits(), {"passes": 1.0}, {})
+    generator = generator_at(0)
+    w = new_network(generator).train()
+    G = new_generator((1, 8, 8), settings, generator, torch.device("cpu"))
+    feed = Feed(digits(), settings, generator, w)
+    x_l, P_l = feed.labelled()
+    x_u = feed.view(feed.unlabelled())
+    made = as_seen(G(feed.normal(50, settings.latent)), feed.preprocessing)
+    assert made.shape == x_u.shape
+    told = discriminator_losses(w, x_l, P_l, x_u, made, 1.0)["unlabelled"]
+    told.backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in w.parameters())
+    assert all(p.grad is None for p in G.parameters())
+    w.zero_grad(set_to_none=True)
+    w.requires_grad_(False)
+    generator_loss(w, x_u, made).backward()
+    assert all(p.grad is None for p in w.parameters())
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in G.parameters())
+
+
+def test_adversarial_passes_leave_the_statistics_of_the_network_alone() -> None:
+    settings: Any = small("vat", digits(), {"passes": 1.0}, {})
+    w = new_network(generator_at(0)).train()
+    vat_losses(w, Feed(digits(), settings, generator_at(2), w), 0.0, settings)
+    plain = new_network(generator_at(0)).train()
+    feed = Feed(digits(), settings, generator_at(2), plain)
+    x_l, _ = feed.labelled()
+    plain(feed.view(feed.unlabelled()))
+    plain(x_l)
+    for name, value in plain.named_buffers():
+        if "running" in name:
+            assert torch.equal(value, dict(w.named_buffers())[name])
+
+
+COSTS = {  # image passes of a step of 25 labelled and 50 unlabelled rows; forward alone is a third
+    "supervised": 25.0,
+    "vat": 25 + 50 + 50 * 2 / 3 + 50,  # the power iteration goes back to the input only
+    "temporal_ensembling": 25 + 50.0,
+    "pi_model": 25 + 2 * 50.0,
+    "mean_teacher": 75 + 75 / 3,
+    "pseudo_label": 25 + 50.0,
+    "fixmatch": 25 + 50 / 3 + 50,
+    "freematch": 25 + 50 / 3 + 50,
+}
+
+
+@pytest.mark.parametrize("method", COSTS)
+def test_image_passes_are_counted_as_by_hand(method: str) -> None:
+    given = {"labelled_batch": 25, "unlabelled_batch": 50}
+    last = train_on(digits(), method, **given).history[-1]
+    assert last["passes"] / last["steps"] == pytest.approx(COSTS[method], rel=0.06)
+
+
+def test_an_image_pass_is_linear_in_the_operations_of_the_network() -> None:
+    x = torch.randn(2, 6)
+    one = flops_of_pass(nn.Linear(6, 5), x)
+    assert one == 2 * 6 * 5 * 2  # multiply and add, forward and to the weights
+    with pytest.raises(ValueError, match="no layer"):
+        flops_of_pass(nn.Sequential(nn.PReLU()), x)
+
+
+def test_settings_of_the_original_implementations() -> None:
+    got: dict[str, Any] = {name: original(name, digits(), {"passes": 1.0}, {}) for name in METHODS}
+    vat, match = got["vat"], got["fixmatch"]
+    assert (vat.xi, vat.epsilon, vat.power_iterations, vat.smoothness) == (1e-6, 8.0, 1, 1.0)
+    assert (vat.optimiser, vat.lr, vat.labelled_batch, vat.unlabelled_batch) == (
+        *("adam", 1e-3),
+        *(32, 128),
+    )
+    assert (match.threshold, match.lr, match.average, match.weight_decay) == (
+        *(0.95, 0.03),
+        *(0.999, 5e-4),
+    )
+    assert (match.labelled_batch * 7, match.schedule) == (match.unlabelled_batch, "cosine")
+    ensemble, pi = got["temporal_ensembling"], got["pi_model"]
+    assert (ensemble.alpha, ensemble.consistency, pi.consistency) == (0.6, 30.0, 100.0)
+    assert (ensemble.lr, ensemble.noise, ensemble.momentum, ensemble.final_momentum) == (
+        *(0.003, 0.15),
+        *(0.9, 0.5),
+    )
+    teacher, gan = got["mean_teacher"], got["gan_feature_matching"]
+    assert (teacher.early_decay, teacher.decay, teacher.consistency) == (0.99, 0.999, 100.0)
+    assert (gan.lr, gan.generator_lr, gan.momentum, gan.augmentation) == (3e-4, 3e-4, 0.5, "none")
+    transformations = got["stochastic_transformations"]
+    assert (transformations.views, transformations.stability, transformations.exclusivity) == (
+        *(5, 1.0),
+        0.1,
+    )
+    assert (got["saas"].inner_epochs, got["saas"].batch_size) == (40, 100)
+
+
+def test_every_method_has_small_settings() -> None:
+    assert list(SMALL) == list(METHODS)
+
+
+def test_data_without_unlabelled_rows_are_refused() -> None:
+    full = read_digits(image_size=8)
+    for method in METHODS:
+        with pytest.raises(ValueError, match="unlabelled"):
+            METHODS[method].train(
+                full,
+                new_network,
+                small(method, digits(), {"passes": 100.0}, {}),
+                generator_at(0),
+            )
+
+
+def test_training_that_diverges_says_so() -> None:
+    with pytest.raises(ValueError, match=r"diverged.*lower lr"):
+        train_on(digits(), "supervised", lr=1e30)
