@@ -44,7 +44,7 @@ def cross_entropy(W: Array, x: Array, P: Array) -> float:
 
 
 def entropy(W: Array, x: Array) -> float:
-    return sum(-sum(q * math.log(q) for q in f(W, x_i)) for x_i in x) / len(x)
+    return float(sum(-sum(q * math.log(q) for q in f(W, x_i)) for x_i in x) / len(x))
 
 
 def squared(W: Array, x: Array, targets: Array) -> float:
@@ -52,11 +52,11 @@ def squared(W: Array, x: Array, targets: Array) -> float:
     total = 0.0
     for x_i, z in zip(x, targets, strict=True):
         total += sum((a - b) ** 2 for a, b in zip(f(W, x_i), z, strict=True))
-    return total / (len(x) * len(W))
+    return float(total / (len(x) * len(W)))
 
 
 def kl(p: Array, q: Array) -> float:
-    return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+    return float(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
 
 
 def adversarial(W: Array, x: Array, d: Array, xi: float, epsilon: float) -> Array:
@@ -118,7 +118,7 @@ def fairness(W: Array, x: Array, p: Array, h: Array) -> float:
     """Σ_c SumNorm(p/h)_c log SumNorm(p̄/h̄)_c over the given rows."""
     K = len(W)
     outputs = [f(W, x_i) for x_i in x]
-    mean = sum(outputs) / len(x)
+    mean = np.mean(outputs, axis=0)
     count = [sum(int(np.argmax(q)) == k for q in outputs) / len(x) for k in range(K)]
     wanted, got = p / h, np.array([mean[k] / count[k] if count[k] else 0.0 for k in range(K)])
     wanted, got = wanted / wanted.sum(), got / got.sum()

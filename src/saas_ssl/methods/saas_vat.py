@@ -81,11 +81,12 @@ def saas_vat(
     data: PartiallyLabelled, new_network: NewNetwork, settings: SaasVat, generator: Generator
 ) -> Trained:
     """Algorithm 1 with a term more in both phases: outputs hardly change under small changes."""
-    start, history = time.monotonic(), list[Line]()
     problem = problem_of(data, new_network, settings, generator)
-    P_u = initial_posterior(problem)
+    one_pass = flops_of_pass(new_network(generator), example(problem))
+    start, history, P_u = time.monotonic(), list[Line](), initial_posterior(problem)
     with global_draws_from(generator):
-        step_passes, step_seconds = cost_of_step(problem, P_u, settings)
+        step_flops, step_seconds = cost_of_step(problem, P_u, settings)
+        step_passes = step_flops / one_pass
         cost = problem.steps * (step_seconds if settings.passes is None else step_passes)
         total = settings.passes or (settings.seconds or 0.0) - (time.monotonic() - start)
         problem = with_lengths(problem, Forecast(cost, cost, finish=0.0), total, settings.unit)
@@ -130,15 +131,14 @@ def classify(
 
 
 def cost_of_step(problem: Problem, P_u: Tensor, settings: SaasVat) -> tuple[float, float]:
-    """(Image passes, seconds) of a step of phase one, from a few steps of a network for trial."""
+    """(Operations, seconds) of a step of phase one, from a few steps of a network for trial."""
     generator = generator_at(problem.seed, "trial")
     w = problem.new_network(generator)
     with FlopCounterMode(display=False) as counter:
         trajectory(problem, w, P_u, settings, generator, 1)
-    passes = counter.get_total_flops() / flops_of_pass(w, example(problem))
     start = time.monotonic()
     trajectory(problem, w, P_u, settings, generator, 3)
-    return passes, (time.monotonic() - start) / 3
+    return counter.get_total_flops(), (time.monotonic() - start) / 3
 
 
 def example(problem: Problem) -> Tensor:

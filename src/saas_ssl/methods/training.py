@@ -274,11 +274,12 @@ def spend(
     The unit of cost is one image pass: w forward and backward on one row of the example. What else
     a step does (forward only, backward to the input, a generator) counts by its operations.
     """
+    one_pass = flops_of_pass(w, example)  # first, since loading the counter takes a while
     clock = _Clock(budget)
     history: list[Line] = []
     with FlopCounterMode(display=False) as counter:
         terms = step(0.0)
-    cost = counter.get_total_flops() / flops_of_pass(w, example)
+    cost = counter.get_total_flops() / one_pass
     sums, n, t = {name: term.detach().clone() for name, term in terms.items()}, 1, 0.0
     since = 0
     while True:
