@@ -156,6 +156,24 @@ def test_nothing_to_measure_by_is_said_before_anything_is_trained(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_a_cell_that_fails_does_not_keep_others_from_ending(tmp_path: Path) -> None:
+    given = {"supervised": {"lr": 1e30}}
+    broken = QUICK.model_copy(update={"given": given})
+    with pytest.raises(ValueError, match=r"2 cells failed, the first: supervised, seed 0: .*lr"):
+        compare(tmp_path / "out", ["supervised", "pseudo_label"], range(2), broken)
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [cell["method"] for cell in results["cells"]] == ["pseudo_label"] * 2
+    # Nothing is there that another comparison could be mixed with.
+    with pytest.raises(ValueError, match="too short"):
+        compare(
+            tmp_path / "short",
+            ["saas"],
+            range(1),
+            QUICK.model_copy(update={"budget": {"passes": 10.0}}),
+        )
+    compare(tmp_path / "short", ["supervised"], range(1))
+
+
 COMMAND = [
     *("compare", "digits:train", "--keep-labels", "50", "--unlabelled", "300"),
     *("--test", "digits:test", "--width", "4", "--budget", "4k", "--seeds", "2"),
@@ -315,7 +333,8 @@ def test_differences_are_paired_over_the_seeds_that_both_have() -> None:
     ]
     ours, other = table(cells, "test_error")
     assert (ours.method, ours.runs, ours.difference, ours.p) == ("saas", 3, None, None)
-    assert (ours.mean, ours.std) == (pytest.approx(0.2), pytest.approx(0.1))
+    assert ours.mean == pytest.approx(0.2)
+    assert ours.std == pytest.approx(0.1)
     assert other.difference == pytest.approx(0.15)
     assert other.p == pytest.approx(float(ttest_rel([0.2, 0.5], [0.1, 0.3]).pvalue))
     assert table(cells, "unlabelled_error") == []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from saas_ssl.augment import RECIPES
+from saas_ssl.methods import METHODS
 from saas_ssl.networks import NETWORKS
 from saas_ssl.presets import PRESETS, Settings
 
@@ -116,3 +117,15 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         if not target.startswith("http"):
             assert (document.parent / target).exists()
+
+
+def test_every_method_and_its_settings_are_in_the_document_of_the_comparison() -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text()
+    for name, known in METHODS.items():
+        assert f"`{name}`" in text
+        assert (ROOT / "src" / "saas_ssl" / "methods" / f"{name}.py").exists()
+        for setting, field in known.settings.model_fields.items():
+            if setting not in Settings.model_fields:
+                assert f"| `{setting}` |" in text
+                assert field.description
+                assert f"| {field.description} |" in text

@@ -31,7 +31,15 @@ from saas_ssl.methods.saas_vat import half_steps
 from saas_ssl.methods.stochastic_transformations import losses as transformation_losses
 from saas_ssl.methods.temporal_ensembling import Ensemble
 from saas_ssl.methods.temporal_ensembling import losses as ensembling_losses
-from saas_ssl.methods.training import Average, Feed, Losses, Trained, flops_of_pass
+from saas_ssl.methods.training import (
+    Average,
+    Feed,
+    Losses,
+    Steps,
+    Trained,
+    Training,
+    flops_of_pass,
+)
 from saas_ssl.methods.vat import losses as vat_losses
 from saas_ssl.networks import build, named_factory
 from saas_ssl.randomness import generator_at
@@ -527,3 +535,27 @@ def test_data_without_unlabelled_rows_are_refused() -> None:
 def test_training_that_diverges_says_so() -> None:
     with pytest.raises(ValueError, match=r"diverged.*lower lr"):
         train_on(digits(), "supervised", lr=1e30)
+
+
+def test_an_average_is_the_mean_at_first_and_then_forgets() -> None:
+    w = nn.Linear(1, 1, bias=False)
+    average, values = Average(w), [3.0, 6.0, 0.0, 9.0]
+    expected, decay = 0.0, 0.5
+    for n, value in enumerate(values, start=1):
+        w.weight.data.fill_(value)
+        average.follow(w, decay)
+        share = max(1 - decay, 1 / n)
+        expected = (1 - share) * expected + share * value
+    (mean,) = average.network.parameters()
+    assert mean.item() == pytest.approx(expected)
+    assert not mean.requires_grad
+
+
+def test_momentum_may_change_at_the_end() -> None:
+    """As in Temporal Ensembling, whose Adam ends with a first momentum of 0.5."""
+    settings = Training(passes=1.0, optimiser="adam", momentum=0.9, final_momentum=0.5)
+    w = nn.Linear(1, 1)
+    steps = Steps(w, settings)
+    for t, beta in ((0.0, 0.9), (0.8, 0.9), (1.0, 0.5 + 0.4 * math.exp(-12.5))):
+        steps.descend(w(torch.ones(1, 1)).sum(), t)
+        assert steps._optimiser.param_groups[0]["betas"][0] == pytest.approx(beta)

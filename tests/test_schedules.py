@@ -1,6 +1,17 @@
+import math
+
 import pytest
 
-from saas_ssl.schedules import constant, fixed_length, halving, triangular
+from saas_ssl.schedules import (
+    constant,
+    cosine,
+    fixed_length,
+    halving,
+    linear_end,
+    ramp_down,
+    ramp_up,
+    triangular,
+)
 
 
 def test_shapes() -> None:
@@ -31,3 +42,15 @@ def test_the_papers_own_numbers_end() -> None:
     rate = halving(0.1, patience=50, stop=0.001)
     assert rate([0.0] * 350) > 0
     assert rate([0.0] * 351) == 0.0
+
+
+def test_schedules_of_the_other_methods() -> None:
+    assert cosine(0.0) == 1.0
+    assert cosine(1.0) == pytest.approx(math.cos(7 * math.pi / 16))
+    assert [linear_end(t) for t in (0.0, 0.92, 0.96, 1.0)] == pytest.approx([1.0, 1.0, 0.5, 0.0])
+    assert ramp_up(0.0, 0.4) == pytest.approx(math.exp(-5))
+    assert ramp_up(0.2, 0.4) == pytest.approx(math.exp(-1.25))
+    assert ramp_up(0.4, 0.4) == ramp_up(0.9, 0.4) == ramp_up(0.0, 0.0) == 1.0
+    assert ramp_down(0.5, 0.4) == 1.0
+    assert ramp_down(0.8, 0.4) == pytest.approx(math.exp(-12.5 * 0.25))
+    assert ramp_down(1.0, 0.4) == pytest.approx(math.exp(-12.5))

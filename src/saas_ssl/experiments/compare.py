@@ -117,18 +117,26 @@ def compare_into(
         _announce(console, conditions, all_, len(methods), len(seeds), out, len(done))
         with counting(console, "cells", len(wanted)) as progress:
             progress(len(wanted) - len(missing))
+            failures = []
             for result in _results(conditions, missing, cache, workers):
                 cell = (result["method"], result["seed"])
+                console.print(_in_words(result))
+                if "failure" in result:
+                    failures.append(_in_words(result))
+                    continue
                 done[cell] = result
                 write_safely(_cell_file(out, cell), _as_json(result))
                 _write_results(out, plan, list(done.values()))
-                console.print(_in_words(result))
                 progress(sum(cell in done for cell in wanted))
-        _write_results(out, plan, list(done.values()))
-        _write_plot(out, conditions, list(done.values()))
-    console.print()
-    console.print(as_markdown([done[cell] for cell in sorted(done)]), end="")
-    console.print(f"\n{out} has the numbers of each run, the table and a plot.")
+        if done:
+            _write_results(out, plan, list(done.values()))
+            _write_plot(out, conditions, list(done.values()))
+    if done:
+        console.print()
+        console.print(as_markdown([done[cell] for cell in sorted(done)]), end="")
+        console.print(f"\n{out} has the numbers of each run, the table and a plot.")
+    if failures:
+        raise ValueError(f"{counted(len(failures), 'cell')} failed, the first: {failures[0]}")
 
 
 def _read(conditions: Conditions, seed: int, cache: Path, console: Console) -> Prepared:
@@ -143,11 +151,11 @@ def _results(
 ) -> Iterator[dict[str, Any]]:
     """The results of these cells as they come, so many at a time."""
     if workers == 1:
-        yield from (run_cell(conditions, *cell, cache) for cell in cells)
+        yield from (_attempt(conditions, cell, cache) for cell in cells)
         return
     with ProcessPoolExecutor(workers, get_context("spawn"), begin_worker) as pool:
         try:
-            jobs = [pool.submit(run_cell, conditions, *cell, cache) for cell in cells]
+            jobs = [pool.submit(_attempt, conditions, cell, cache) for cell in cells]
             for job in as_completed(jobs):
                 yield job.result()
         except BrokenProcessPool:
@@ -160,6 +168,14 @@ def _results(
             for worker in active_children():
                 worker.terminate()
             raise
+
+
+def _attempt(conditions: Conditions, cell: Cell, cache: Path) -> dict[str, Any]:
+    """The result of a cell, or why there is none: others may still succeed."""
+    try:
+        return run_cell(conditions, *cell, cache)
+    except ValueError as error:
+        return {"method": cell[0], "seed": cell[1], "failure": str(error)}
 
 
 def _check_target(out: Path) -> None:
@@ -181,7 +197,7 @@ def _opened(out: Path, overwrite: bool, plan: dict[str, Any]) -> Iterator[None]:
         if overwrite:
             for path in (out / CELLS).glob("*.json"):
                 path.unlink()
-        elif (out / PLAN_FILE).exists():
+        elif any((out / CELLS).glob("*.json")):
             _check_same(out, plan)
         write_safely(out / PLAN_FILE, _as_json(plan))
         yield
@@ -191,7 +207,7 @@ def _check_same(out: Path, plan: dict[str, Any]) -> None:
     try:
         before = json.loads((out / PLAN_FILE).read_text(encoding="utf-8"))
         different = [name for name in plan if before.get(name) != plan[name]]
-    except (ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError):
         raise ValueError(f"{out / PLAN_FILE} is broken: give --overwrite to begin anew") from None
     if different:
         name = different[0]
@@ -282,15 +298,15 @@ def _budget_in_words(budget: dict[str, float]) -> str:
 
 
 def _in_words(result: dict[str, Any]) -> str:
+    place = f"{result['method']}, seed {result['seed']}"
+    if "failure" in result:
+        return f"{place}: {result['failure']}"
     errors = [
         f"{label} {100 * result[error]:.2f} %"
         for error, label in ERRORS.items()
         if result[error] is not None
     ]
-    return (
-        f"{result['method']}, seed {result['seed']}: {', '.join(errors)}; "
-        f"{result['passes']:,} passes in {result['seconds']:.0f} s"
-    )
+    return f"{place}: {', '.join(errors)}; {result['passes']:,} passes in {result['seconds']:.0f} s"
 
 
 def _as_json(value: Any) -> bytes:

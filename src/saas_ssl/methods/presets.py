@@ -103,16 +103,21 @@ SMALL: dict[str, dict[str, Any]] = {
 def small(
     name: str, data: PartiallyLabelled, budget: Mapping[str, float], given: Mapping[str, Any]
 ) -> Budget:
-    """Settings that were tuned on digits, to work in minutes on a CPU; docs/comparison.md."""
+    """Settings that were tuned on digits, to work in minutes on a CPU; docs/comparison.md.
+
+    Two are relative: `relative_epsilon` is ε over the norm of a standardised input (ξ is a
+    hundredth of that norm), and `effective_step` is η_P T / |B|.
+    """
     in_shape = tuple(data.x.shape[1:])
     kind = METHODS[name].settings
     own = {**SMALL[name], **given}
     base: dict[str, Any] = _common(in_shape)
     if issubclass(kind, Settings):
         base = automatic(in_shape, len(data.labelled_rows), len(data.unlabelled_rows)).model_dump()
-    if "epsilon" in kind.model_fields:  # ε and ξ grow with the norm of an input
-        scale = math.sqrt(math.prod(in_shape))
-        base |= {"epsilon": own.pop("relative_epsilon", 0.1) * scale, "xi": 0.01 * scale}
+        base["posterior_lr"] *= own.pop("effective_step", 1.0)
+    if "epsilon" in kind.model_fields:
+        norm = math.sqrt(math.prod(in_shape))
+        base |= {"epsilon": own.pop("relative_epsilon", 0.1) * norm, "xi": 0.01 * norm}
     return kind.model_validate({**base, **own, **budget})
 
 

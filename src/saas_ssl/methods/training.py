@@ -77,14 +77,16 @@ class Training(Budget):
     whiten: bool = Field(False, description="ZCA-whiten the images first")
     labelled_batch: int = Field(25, ge=1, description="labelled rows in a step")
     unlabelled_batch: int = Field(50, ge=1, description="unlabelled rows in a step")
-    optimiser: Literal["sgd", "adam"] = "sgd"
+    optimiser: Literal["sgd", "adam"] = Field("sgd", description="sgd with momentum, or adam")
     lr: float = Field(0.1, gt=0, description="highest learning rate")
     momentum: float = Field(0.9, ge=0, lt=1, description="Nesterov's, or Adam's first")
     final_momentum: float | None = Field(
         None, ge=0, lt=1, description="where the momentum goes in the last sixth, if it changes"
     )
-    weight_decay: float = Field(1e-4, ge=0)
-    schedule: Literal["constant", "triangular", "cosine", "linear-end", "ramps"] = "triangular"
+    weight_decay: float = Field(1e-4, ge=0, description="of all weights")
+    schedule: Literal["constant", "triangular", "cosine", "linear-end", "ramps"] = Field(
+        "triangular", description="of the learning rate over the budget"
+    )
     average: float = Field(
         0.0, ge=0, lt=1, description="decay of an average of the weights that is the result"
     )
