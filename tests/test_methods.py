@@ -27,7 +27,7 @@ from saas_ssl.methods.mean_teacher import losses as mean_teacher_losses
 from saas_ssl.methods.pi_model import losses as pi_model_losses
 from saas_ssl.methods.presets import SMALL, original, small
 from saas_ssl.methods.pseudo_label import losses as pseudo_label_losses
-from saas_ssl.methods.saas_vat import half_steps
+from saas_ssl.methods.saas_vat import SaasVat, half_steps
 from saas_ssl.methods.stochastic_transformations import losses as transformation_losses
 from saas_ssl.methods.temporal_ensembling import Ensemble
 from saas_ssl.methods.temporal_ensembling import losses as ensembling_losses
@@ -287,7 +287,7 @@ def test_gan_steps() -> None:
 
 
 def test_half_steps_of_saas_with_vat() -> None:
-    settings = METHODS["saas_vat"].settings(passes=1.0, epsilon=2.0, xi=1e-4, smoothness=0.5)  # type: ignore[call-arg]
+    settings = SaasVat(passes=1.0, epsilon=2.0, xi=1e-4, smoothness=0.5)
     draws = np.random.default_rng(1)
     x_u, x_l, d = (draws.normal(size=(4, TOY_D)) for _ in range(3))
     P_u, P_l = draws.dirichlet(np.ones(TOY_K), size=4), np.eye(TOY_K)[[0, 1, 2, 0]]

@@ -16,8 +16,10 @@ from saas_ssl.networks import NewNetwork
 class FixMatch(Training):
     """The threshold τ and the weight λ_u of the confident labels."""
 
-    threshold: float = Field(0.95, ge=0, le=1, description="τ, least probability of a label")
-    unlabelled_weight: float = Field(1.0, ge=0, description="λ_u, of the unlabelled loss")
+    threshold: float = Field(
+        default=0.95, ge=0, le=1, description="τ, least probability of a label"
+    )
+    unlabelled_weight: float = Field(default=1.0, ge=0, description="λ_u, of the unlabelled loss")
 
 
 def losses(w: nn.Module, feed: Feed, _t: float, settings: FixMatch) -> Losses:

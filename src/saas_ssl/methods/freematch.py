@@ -16,9 +16,11 @@ from saas_ssl.networks import NewNetwork
 class FreeMatch(Training):
     """How slowly the thresholds follow, and the weights of the two losses."""
 
-    decay: float = Field(0.999, ge=0, lt=1, description="λ, of the averages behind the thresholds")
-    unlabelled_weight: float = Field(1.0, ge=0, description="w_u, of the unlabelled loss")
-    fairness: float = Field(0.001, ge=0, description="w_f, of the fairness of the classes")
+    decay: float = Field(
+        default=0.999, ge=0, lt=1, description="λ, of the averages behind the thresholds"
+    )
+    unlabelled_weight: float = Field(default=1.0, ge=0, description="w_u, of the unlabelled loss")
+    fairness: float = Field(default=0.001, ge=0, description="w_f, of the fairness of the classes")
 
 
 class Beliefs:

@@ -27,10 +27,14 @@ from saas_ssl.randomness import global_draws_from
 class GanFeatureMatching(Training):
     """The generator, its learning rate, and the weight of telling real from generated."""
 
-    latent: int = Field(100, ge=1, description="dimensions of z")
-    generator_width: int = Field(32, ge=1, description="channels of its last but one layer")
-    generator_lr: float = Field(3e-4, gt=0, description="highest learning rate of the generator")
-    adversarial_weight: float = Field(1.0, ge=0, description="of telling real from generated")
+    latent: int = Field(default=100, ge=1, description="dimensions of z")
+    generator_width: int = Field(default=32, ge=1, description="channels of its last but one layer")
+    generator_lr: float = Field(
+        default=3e-4, gt=0, description="highest learning rate of the generator"
+    )
+    adversarial_weight: float = Field(
+        default=1.0, ge=0, description="of telling real from generated"
+    )
 
 
 def image_generator(shape: tuple[int, ...], latent: int, width: int) -> nn.Module:

@@ -25,10 +25,10 @@ from saas_ssl.schedules import ramp_up
 class MeanTeacher(Training):
     """The weight of the difference to the teacher, and how slowly the teacher follows."""
 
-    consistency: float = Field(100.0, ge=0, description="highest weight of the difference")
-    ramp_up: float = Field(40 / 150, ge=0, le=1, description="share of the time until then")
-    early_decay: float = Field(0.99, ge=0, lt=1, description="of the teacher, until then")
-    decay: float = Field(0.999, ge=0, lt=1, description="of the teacher, later")
+    consistency: float = Field(default=100.0, ge=0, description="highest weight of the difference")
+    ramp_up: float = Field(default=40 / 150, ge=0, le=1, description="share of the time until then")
+    early_decay: float = Field(default=0.99, ge=0, lt=1, description="of the teacher, until then")
+    decay: float = Field(default=0.999, ge=0, lt=1, description="of the teacher, later")
 
 
 def losses(

@@ -23,8 +23,12 @@ from saas_ssl.schedules import ramp_up
 class PiModel(Training):
     """w_max, and how long the weight takes to reach it."""
 
-    consistency: float = Field(100.0, ge=0, description="w_max, the weight of the difference")
-    ramp_up: float = Field(80 / 300, ge=0, le=1, description="share of the time until w_max")
+    consistency: float = Field(
+        default=100.0, ge=0, description="w_max, the weight of the difference"
+    )
+    ramp_up: float = Field(
+        default=80 / 300, ge=0, le=1, description="share of the time until w_max"
+    )
 
 
 def losses(w: nn.Module, feed: Feed, t: float, settings: PiModel) -> Losses:

@@ -16,10 +16,14 @@ from saas_ssl.networks import NewNetwork
 class PseudoLabel(Training):
     """The weight α(t) of the pseudo-labels: 0 until T1, then rising to α_f at T2."""
 
-    alpha_f: float = Field(3.0, ge=0, description="final weight of the pseudo-labels")
-    begin: float = Field(0.1, ge=0, le=1, description="T1, share of the time until they count")
-    full: float = Field(0.6, ge=0, le=1, description="T2, ... until they count in full")
-    threshold: float = Field(0.0, ge=0, le=1, description="least probability to count at all")
+    alpha_f: float = Field(default=3.0, ge=0, description="final weight of the pseudo-labels")
+    begin: float = Field(
+        default=0.1, ge=0, le=1, description="T1, share of the time until they count"
+    )
+    full: float = Field(default=0.6, ge=0, le=1, description="T2, ... until they count in full")
+    threshold: float = Field(
+        default=0.0, ge=0, le=1, description="least probability to count at all"
+    )
 
 
 def alpha(t: float, settings: PseudoLabel) -> float:

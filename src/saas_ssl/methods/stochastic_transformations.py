@@ -15,9 +15,11 @@ from saas_ssl.networks import NewNetwork
 class StochasticTransformations(Training):
     """The number of passes, and the weights of the two losses."""
 
-    views: int = Field(5, ge=2, description="n, views of an image in a step")
-    stability: float = Field(1.0, ge=0, description="λ₁, weight of transformation/stability")
-    exclusivity: float = Field(0.1, ge=0, description="λ₂, weight of mutual exclusivity")
+    views: int = Field(default=5, ge=2, description="n, views of an image in a step")
+    stability: float = Field(
+        default=1.0, ge=0, description="λ₁, weight of transformation/stability"
+    )
+    exclusivity: float = Field(default=0.1, ge=0, description="λ₂, weight of mutual exclusivity")
 
 
 def stability(views: Tensor) -> Tensor:

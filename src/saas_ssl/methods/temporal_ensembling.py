@@ -17,8 +17,10 @@ from saas_ssl.schedules import ramp_up
 class TemporalEnsembling(PiModel):
     """Those of the Π-model, and the momentum α of the ensemble."""
 
-    consistency: float = Field(30.0, ge=0, description="w_max, the weight of the difference")
-    alpha: float = Field(0.6, ge=0, lt=1, description="momentum of the averages of outputs")
+    consistency: float = Field(
+        default=30.0, ge=0, description="w_max, the weight of the difference"
+    )
+    alpha: float = Field(default=0.6, ge=0, lt=1, description="momentum of the averages of outputs")
 
 
 class Ensemble:

@@ -53,8 +53,8 @@ class Budget(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    passes: float | None = Field(None, gt=0, description="budget in image passes")
-    seconds: float | None = Field(None, gt=0, description="... or in seconds")
+    passes: float | None = Field(default=None, gt=0, description="budget in image passes")
+    seconds: float | None = Field(default=None, gt=0, description="... or in seconds")
 
     @property
     def unit(self) -> Literal["passes", "seconds"]:
@@ -71,24 +71,29 @@ class Budget(BaseModel):
 class Training(Budget):
     """Settings that every method has."""
 
-    augmentation: str = Field("none", description="recipe of the weak view")
-    view: Literal["weak", "strong"] = Field("weak", description="how images are seen")
-    noise: float = Field(0.0, ge=0, description="of the input, in standard deviations")
-    whiten: bool = Field(False, description="ZCA-whiten the images first")
-    labelled_batch: int = Field(25, ge=1, description="labelled rows in a step")
-    unlabelled_batch: int = Field(50, ge=1, description="unlabelled rows in a step")
-    optimiser: Literal["sgd", "adam"] = Field("sgd", description="sgd with momentum, or adam")
-    lr: float = Field(0.1, gt=0, description="highest learning rate")
-    momentum: float = Field(0.9, ge=0, lt=1, description="Nesterov's, or Adam's first")
-    final_momentum: float | None = Field(
-        None, ge=0, lt=1, description="where the momentum goes in the last sixth, if it changes"
+    augmentation: str = Field(default="none", description="recipe of the weak view")
+    view: Literal["weak", "strong"] = Field(default="weak", description="how images are seen")
+    noise: float = Field(default=0.0, ge=0, description="of the input, in standard deviations")
+    whiten: bool = Field(default=False, description="ZCA-whiten the images first")
+    labelled_batch: int = Field(default=25, ge=1, description="labelled rows in a step")
+    unlabelled_batch: int = Field(default=50, ge=1, description="unlabelled rows in a step")
+    optimiser: Literal["sgd", "adam"] = Field(
+        default="sgd", description="sgd with momentum, or adam"
     )
-    weight_decay: float = Field(1e-4, ge=0, description="of all weights")
+    lr: float = Field(default=0.1, gt=0, description="highest learning rate")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="Nesterov's, or Adam's first")
+    final_momentum: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="where the momentum goes in the last sixth, if it changes",
+    )
+    weight_decay: float = Field(default=1e-4, ge=0, description="of all weights")
     schedule: Literal["constant", "triangular", "cosine", "linear-end", "ramps"] = Field(
-        "triangular", description="of the learning rate over the budget"
+        default="triangular", description="of the learning rate over the budget"
     )
     average: float = Field(
-        0.0, ge=0, lt=1, description="decay of an average of the weights that is the result"
+        default=0.0, ge=0, lt=1, description="decay of an average of the weights that is the result"
     )
 
 

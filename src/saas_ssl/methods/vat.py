@@ -23,16 +23,18 @@ from saas_ssl.networks import NewNetwork
 class Adversary(Budget):
     """How a virtual adversarial direction is found."""
 
-    epsilon: float = Field(8.0, gt=0, description="ε, length of the perturbation of an input")
-    xi: float = Field(1e-6, gt=0, description="ξ, length of a trial step, in the same unit")
-    power_iterations: int = Field(1, ge=1, description="to find the direction")
-    smoothness: float = Field(1.0, ge=0, description="weight of the smoothness")
+    epsilon: float = Field(
+        default=8.0, gt=0, description="ε, length of the perturbation of an input"
+    )
+    xi: float = Field(default=1e-6, gt=0, description="ξ, length of a trial step, in the same unit")
+    power_iterations: int = Field(default=1, ge=1, description="to find the direction")
+    smoothness: float = Field(default=1.0, ge=0, description="weight of the smoothness")
 
 
 class Vat(Training, Adversary):
     """The adversary, and the weight of the entropy."""
 
-    entropy_weight: float = Field(1.0, ge=0, description="of the outputs")
+    entropy_weight: float = Field(default=1.0, ge=0, description="of the outputs")
 
 
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
