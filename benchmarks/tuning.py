@@ -25,6 +25,12 @@ from saas_ssl.methods.presets import small
 LABELS, VALIDATION, WIDTH = 50, 300, 8
 
 Candidate = dict[str, Any]
+START: dict[str, Candidate] = {  # what the candidates change, where the preset has moved on
+    "supervised": {"view": "weak", "weight_decay": 1e-4},
+    "saas_vat": {"smoothness": 1.0, "relative_epsilon": 0.1},
+    "vat": {"relative_epsilon": 0.1},
+    "fixmatch": {"threshold": 0.95},
+}
 STRONG = {"view": "strong"}
 CANDIDATES: dict[str, list[Candidate]] = {
     "supervised": [
@@ -130,7 +136,8 @@ def run(method: str, candidate: int, seed: int, passes: float) -> dict[str, Any]
     rest, validation = hold_out(training, VALIDATION, generator_at(0, "tuning"))
     data = keep_labels(rest, LABELS, generator_at(seed, "tuning labels"))
     factory, shape = named_factory("small_conv", WIDTH), tuple(data.x.shape[1:])
-    settings = small(method, data, {"passes": passes}, CANDIDATES[method][candidate])
+    given = {**START.get(method, {}), **CANDIDATES[method][candidate]}
+    settings = small(method, data, {"passes": passes}, given)
     trained = METHODS[method].train(
         data,
         lambda g: build(factory, shape, data.n_classes, g),
