@@ -56,12 +56,14 @@ def test_tables_files_and_plot(tmp_path: Path) -> None:
     ]
     for cell in cells:  # all methods see the labels of their seed, and spend the same
         same_seed = [other for other in cells if other["seed"] == cell["seed"]]
-        assert all(cell["labelled_rows"] == other["labelled_rows"] for other in same_seed)
-        assert len(cell["labelled_rows"]) == 50
+        assert all(cell["labels"] == other["labels"] for other in same_seed)
+        own = json.loads((out / "cells" / f"{cell['method']}-{cell['seed']}.json").read_text())
+        assert len(own["labelled_rows"]) == 50
+        assert len(own["history"]) > 1
         assert cell["passes"] == pytest.approx(1500, rel=0.1)
         assert 0 <= cell["test_error"] <= 1
         assert 0 <= cell["unlabelled_error"] <= 1
-    assert cells[0]["labelled_rows"] != cells[3]["labelled_rows"]
+    assert cells[0]["labels"] != cells[3]["labels"]
     rows = list(csv.DictReader(StringIO((out / "results.csv").read_text())))
     assert [float(row["test_error"]) for row in rows] == [cell["test_error"] for cell in cells]
     own = [cell["test_error"] for cell in cells if cell["method"] == "saas"]

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
+from hashlib import sha256
 from itertools import product
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -38,6 +39,7 @@ PLAN_FILE, RESULTS_FILE, CSV_FILE, TABLE_FILE, PLOT_FILE = (
 )
 CELLS, _LOCK, _CACHE = "cells", "lock", ".saas-cache"
 _OURS = frozenset({PLAN_FILE, RESULTS_FILE, CSV_FILE, TABLE_FILE, PLOT_FILE, CELLS})
+_LONG = ("history", "labelled_rows")  # of a cell; only its own file has them
 
 Cell = tuple[str, int]
 """A method and a seed."""
@@ -248,7 +250,11 @@ def _cell_file(out: Path, cell: Cell) -> Path:
 
 def _write_results(out: Path, plan: dict[str, Any], results: list[dict[str, Any]]) -> None:
     results = sorted(results, key=lambda result: (result["seed"], result["method"]))
-    brief = [{k: v for k, v in result.items() if k != "history"} for result in results]
+    brief = [
+        {k: v for k, v in result.items() if k not in _LONG}
+        | {"labels": sha256(repr(result["labelled_rows"]).encode()).hexdigest()[:16]}
+        for result in results
+    ]
     record = {
         "conditions": plan,
         "versions": versions(),
