@@ -112,6 +112,19 @@ def test_another_comparison_is_refused_and_loses_nothing(tmp_path: Path) -> None
     assert results["cells"][0]["passes"] == 1000
 
 
+def test_data_that_changed_are_refused(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32), np.arange(60) % 2
+    conditions = Conditions(
+        request=Request(data=str(tmp_path / "x.npz"), keep_labels=10), budget={"passes": 500.0}
+    )
+    np.savez(tmp_path / "x.npz", x=x, y=y)
+    compare(tmp_path / "out", ["supervised"], range(1), conditions)
+    compare(tmp_path / "out", ["supervised"], range(1, 3), conditions)  # another seed is no change
+    np.savez(tmp_path / "x.npz", x=x + 1, y=y)
+    with pytest.raises(ValueError, match="another fingerprint"):
+        compare(tmp_path / "out", ["supervised"], range(1), conditions)
+
+
 def test_cells_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
     """Such as those of an earlier version whose preset was another."""
     out = tmp_path / "out"
@@ -213,6 +226,9 @@ def test_killed_and_restarted_it_does_only_what_is_missing(tmp_path: Path, by: i
         os.kill(process.pid, by)
         process.wait(60)
         assert process.returncode == (-by if by == signal.SIGKILL else 130)
+        assert process.stdout is not None
+        said = process.stdout.read()
+        assert ("Stopped. The same command goes on" in said) == (by == signal.SIGINT)
         deadline = time.monotonic() + 30
         while processes_of(process.pid) and time.monotonic() < deadline:
             time.sleep(0.05)

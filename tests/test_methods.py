@@ -409,7 +409,7 @@ def unlabelled_term(method: str, w: nn.Module) -> Losses:
     if method == "fixmatch":
         settings = settings.model_copy(update={"threshold": 0.0})
     if method == "mean_teacher":
-        teacher = Average(new_network(generator_at(9))).network
+        teacher = Average(new_network(generator_at(9))).network.to(next(w.parameters()).device)
         losses = mean_teacher_losses(w, teacher, feed, t, settings)
         assert not any(p.requires_grad or p.grad is not None for p in teacher.parameters())
         return losses
@@ -422,6 +422,14 @@ def test_the_unlabelled_term_has_a_gradient_in_every_layer(method: str) -> None:
     term = unlabelled_term(method, w)["unlabelled"]
     for gradient in torch.autograd.grad(term, list(w.parameters())):
         assert gradient.abs().max() > 0
+
+
+@pytest.mark.parametrize("method", [*LOSSES, "temporal_ensembling", "freematch", "mean_teacher"])
+def test_losses_are_computed_where_the_network_is(method: str) -> None:
+    """On a device without data nothing can wait for a value, and nothing is left on the CPU."""
+    w = new_network(generator_at(0)).train().to("meta")
+    terms = unlabelled_term(method, w)
+    assert {term.device.type for term in terms.values()} == {"meta"}
 
 
 def test_the_generator_and_the_discriminator_learn_from_their_own_losses() -> None:

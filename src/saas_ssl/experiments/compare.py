@@ -18,6 +18,7 @@ from rich.console import Console
 
 from saas_ssl.budget import seconds_of
 from saas_ssl.checkpoints import write_safely
+from saas_ssl.data.partially_labelled import UNLABELLED
 from saas_ssl.data.source import counted
 from saas_ssl.experiments.cell import (
     Conditions,
@@ -109,27 +110,22 @@ def compare_into(
         raise ValueError(
             "there is nothing to measure by: give --test, or --keep-labels to hide known labels"
         )
-    plan = {**conditions.model_dump(mode="json"), "versions": package_versions()}
+    plan = {
+        **conditions.model_dump(mode="json"),
+        "versions": package_versions(),
+        "fingerprint": _fingerprint(all_),
+    }
     settings = {m: cell_settings(conditions, m, all_).model_dump() for m in methods}
+    # Seed by seed: whenever it is interrupted, the methods have about as many.
+    wanted = [(method, seed) for seed, method in product(seeds, methods)]
     with _opened(out, overwrite, plan):
         done = _finished(out, settings)
-        # Seed by seed: whenever it is interrupted, the methods have about as many.
-        wanted = [(method, seed) for seed, method in product(seeds, methods)]
-        missing = [cell for cell in wanted if cell not in done]
         _announce(console, conditions, all_, len(methods), len(seeds), out, len(done))
-        with counting(console, "cells", len(wanted)) as progress:
-            progress(len(wanted) - len(missing))
-            failures = []
-            for result in _results(conditions, missing, cache, workers):
-                cell = (result["method"], result["seed"])
-                console.print(_in_words(result))
-                if "failure" in result:
-                    failures.append(_in_words(result))
-                    continue
-                done[cell] = result
-                write_safely(_cell_file(out, cell), _as_json(result))
-                _write_results(out, plan, list(done.values()))
-                progress(sum(cell in done for cell in wanted))
+        try:
+            failures = _fill(conditions, wanted, done, out, plan, cache, workers, console)
+        except (KeyboardInterrupt, SystemExit):
+            console.print("Stopped. The same command goes on with what is missing.")
+            raise
         if done:
             _write_results(out, plan, list(done.values()))
             _write_plot(out, conditions, list(done.values()))
@@ -139,6 +135,40 @@ def compare_into(
         console.print(f"\n{out} has the numbers of each run, the table and a plot.")
     if failures:
         raise ValueError(f"{counted(len(failures), 'cell')} failed, the first: {failures[0]}")
+
+
+def _fingerprint(all_: Prepared) -> str:
+    """Of all rows and of the test data; which labels are kept is a matter of the seed."""
+    rows = all_.data.with_labels(torch.full_like(all_.data.y, UNLABELLED))
+    test = "" if all_.truth.test is None else all_.truth.test.fingerprint()
+    return sha256(f"{rows.fingerprint()} {test}".encode()).hexdigest()
+
+
+def _fill(
+    conditions: Conditions,
+    wanted: Sequence[Cell],
+    done: dict[Cell, dict[str, Any]],
+    out: Path,
+    plan: dict[str, Any],
+    cache: Path,
+    workers: int,
+    console: Console,
+) -> list[str]:
+    """Run the cells that are not done yet, and say why some failed."""
+    missing, failures = [cell for cell in wanted if cell not in done], []
+    with counting(console, "cells", len(wanted)) as progress:
+        progress(len(wanted) - len(missing))
+        for result in _results(conditions, missing, cache, workers):
+            cell = (result["method"], result["seed"])
+            console.print(_in_words(result))
+            if "failure" in result:
+                failures.append(_in_words(result))
+                continue
+            done[cell] = result
+            write_safely(_cell_file(out, cell), _as_json(result))
+            _write_results(out, plan, list(done.values()))
+            progress(sum(cell in done for cell in wanted))
+    return failures
 
 
 def _read(conditions: Conditions, seed: int, cache: Path, console: Console) -> Prepared:

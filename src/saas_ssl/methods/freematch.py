@@ -5,6 +5,7 @@ from functools import partial
 import torch
 from pydantic import Field
 from torch import Generator, Tensor, nn
+from torch.nn.functional import one_hot
 
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.losses import cross_entropy, log_softmax
@@ -33,11 +34,11 @@ class Beliefs:
     def follow(self, q: Tensor) -> None:
         """One step after the outputs for a batch."""
         top, label = q.max(dim=1)
-        histogram = torch.bincount(label, minlength=q.shape[1]) / len(q)
+        histogram = one_hot(label, q.shape[1]).to(q).mean(dim=0)
         new = 1 - self.decay
         self.tau = torch.lerp(self.tau.to(q), top.mean(), new)
         self.p = torch.lerp(self.p.to(q), q.mean(dim=0), new)
-        self.h = torch.lerp(self.h.to(q), histogram.to(q), new)
+        self.h = torch.lerp(self.h.to(q), histogram, new)
 
     def thresholds(self) -> Tensor:
         """τ(c) = τ p̃(c) / max p̃, for each class."""
@@ -47,17 +48,17 @@ class Beliefs:
 def normalised(p: Tensor, h: Tensor) -> Tensor:
     """SumNorm(p/h): probabilities by the share of their class, which counts only where present."""
     ratio = torch.where(h > 0, p / h.where(h > 0, torch.ones_like(h)), torch.zeros_like(p))
-    return ratio / ratio.sum()
+    return ratio / ratio.sum().clamp(min=torch.finfo(p.dtype).tiny)
 
 
 def fairness(log_strong: Tensor, sure: Tensor, beliefs: Beliefs) -> Tensor:
     """-H(SumNorm(p̃/h̃), SumNorm(p̄/h̄)) as published, p̄ and h̄ over the strong views of sure rows."""
-    if not sure.any():
-        return log_strong.new_zeros(())
-    f = log_strong[sure].exp()
-    h = torch.bincount(f.argmax(dim=1), minlength=f.shape[1]) / len(f)
+    f, counts = log_strong.exp(), sure.to(log_strong)[:, None]
+    n = counts.sum().clamp(min=1)
+    h = (one_hot(f.argmax(dim=1), f.shape[1]) * counts).sum(dim=0) / n
     wanted = normalised(beliefs.p.to(f), beliefs.h.to(f))
-    return (wanted * torch.log(normalised(f.mean(dim=0), h.to(f)) + 1e-12)).sum()
+    got = normalised((f * counts).sum(dim=0) / n, h)
+    return sure.any().to(f) * (wanted * torch.log(got + 1e-12)).sum()
 
 
 def losses(w: nn.Module, feed: Feed, _t: float, settings: FreeMatch, beliefs: Beliefs) -> Losses:

@@ -161,7 +161,8 @@ def gan_feature_matching(
         made = as_seen(G(feed.normal(B, settings.latent)), feed.preprocessing)
         terms = discriminator_losses(w, x_l, P_l, x_u, made, settings.adversarial_weight)
         discriminate.descend(terms["labelled"] + terms["unlabelled"], t)
-        average.follow(w, settings.average)
+        if settings.average:
+            average.follow(w, settings.average)
         w.requires_grad_(False)  # the second half-step is the generator's alone
         matching = generator_loss(w, feed.view(feed.unlabelled()), made)
         generate.descend(matching, t)

@@ -29,10 +29,11 @@ class Ensemble:
     def __init__(self, N_u: int, K: int, alpha: float) -> None:
         self.Z, self.seen, self.alpha = torch.zeros(N_u, K), torch.zeros(N_u, 1), alpha
 
-    def targets(self, i: Tensor) -> tuple[Tensor, Tensor]:
-        """(z̃ of these rows, whether they were ever seen)."""
-        known = self.seen[i] > 0
-        return self.Z[i] / (1 - self.alpha ** self.seen[i]).where(known, torch.tensor(1.0)), known
+    def targets(self, i: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+        """(z̃ of these rows, whether they were ever seen), where the outputs are."""
+        self.Z, self.seen = self.Z.to(device), self.seen.to(device)
+        Z, known = self.Z[i], self.seen[i] > 0
+        return Z / (1 - self.alpha ** self.seen[i]).where(known, Z.new_ones(())), known
 
     def add(self, i: Tensor, z: Tensor) -> None:
         """The outputs for these rows at this visit."""
@@ -48,7 +49,7 @@ def losses(
     i, rows = feed.numbered()
     log_f, log_z = together(w, x_l, feed.view(rows))
     z = log_z.exp()
-    target, known = (part.to(z) for part in ensemble.targets(i))
+    target, known = (part.to(z) for part in ensemble.targets(i, z.device))
     ensemble.add(i, z)
     weight = settings.consistency * ramp_up(t, settings.ramp_up)
     return {

@@ -257,7 +257,8 @@ def train(
     def step(t: float) -> Losses:
         terms = losses(w, feed, t)
         sgd.descend(torch.stack(list(terms.values())).sum(), t)
-        average.follow(w, settings.average)
+        if settings.average:
+            average.follow(w, settings.average)
         return terms
 
     with global_draws_from(generator):
@@ -332,7 +333,8 @@ def flops_of_pass(w: nn.Module, x: Tensor) -> float:
 @contextmanager
 def frozen_statistics(w: nn.Module) -> Iterator[None]:
     """Inside, batches are still normalised by themselves but leave no trace in the network."""
-    layers = [m for m in w.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    layers = [module for module in w.modules() if isinstance(module, kinds)]
     before = [layer.momentum for layer in layers]
     for layer in layers:
         layer.momentum = 0.0
