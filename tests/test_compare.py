@@ -218,33 +218,40 @@ def processes_of(session: int) -> list[int]:
     return left
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
-def test_killed_and_restarted_it_does_only_what_is_missing(tmp_path: Path, by: int) -> None:
+def stopped(tmp_path: Path, by: int) -> tuple[int, str]:
+    """(Exit code, what was said) of the command when it gets a signal after its second cell."""
     cells = tmp_path / "out" / "cells"
     with started(*COMMAND, cwd=tmp_path) as process:
         wait_until(lambda: len(list(cells.glob("*.json"))) >= 2, process)
         os.kill(process.pid, by)
         process.wait(60)
-        assert process.returncode == (-by if by == signal.SIGKILL else 130)
-        assert process.stdout is not None
-        said = process.stdout.read()
-        assert ("Stopped. The same command goes on" in said) == (by == signal.SIGINT)
         deadline = time.monotonic() + 30
         while processes_of(process.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert processes_of(process.pid) == []
-    there = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
+        assert process.stdout is not None
+        return process.returncode, process.stdout.read()
+
+
+def test_killed_and_restarted_it_does_only_what_is_missing(tmp_path: Path) -> None:
+    assert stopped(tmp_path, signal.SIGKILL)[0] == -signal.SIGKILL
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    there = {path: path.stat().st_mtime_ns for path in (out / "cells").glob("*.json")}
     assert 2 <= len(there) < 6
-    done = run_to_end(*COMMAND, cwd=tmp_path)
-    assert done.code == 0, done.errors
-    assert done.errors == ""
-    assert f"{len(there)} cells" in done.out
+    methods = ["supervised", "fixmatch", "saas"]
+    same = QUICK.model_copy(update={"budget": {"passes": 4000.0}, "device": "auto"})
+    _, text = compare(out, methods, range(2), same)
+    assert f"{len(there)} cells" in text
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in there.items())
-    if by == signal.SIGKILL:
-        whole = tmp_path / "whole"
-        alone = [*COMMAND[:-3], "1", "--out", str(whole)]  # one worker gives the same bits
-        assert run_to_end(*alone, cwd=tmp_path).code == 0
-        assert without_seconds(whole) == without_seconds(tmp_path / "out")
+    compare(whole, methods, range(2), same)  # in one process, and never interrupted
+    assert len(without_seconds(whole)) == 6
+    assert without_seconds(whole) == without_seconds(out)
+
+
+def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
+    code, text = stopped(tmp_path, signal.SIGINT)
+    assert code == 130
+    assert "Stopped. The same command goes on with what is missing." in text
 
 
 def test_a_worker_that_dies_is_reported_in_one_sentence(tmp_path: Path) -> None:
