@@ -14,6 +14,7 @@ import method_reference as ref
 from saas_ssl.data import PartiallyLabelled, keep_labels, read_digits
 from saas_ssl.descent import Descent
 from saas_ssl.methods import METHODS
+from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.fixmatch import losses as fixmatch_losses
 from saas_ssl.methods.freematch import Beliefs
 from saas_ssl.methods.freematch import losses as freematch_losses
@@ -28,18 +29,12 @@ from saas_ssl.methods.pi_model import losses as pi_model_losses
 from saas_ssl.methods.presets import SMALL, original, small
 from saas_ssl.methods.pseudo_label import losses as pseudo_label_losses
 from saas_ssl.methods.saas_vat import SaasVat, half_steps
+from saas_ssl.methods.settings import Training
+from saas_ssl.methods.spending import Losses, flops_of_pass
 from saas_ssl.methods.stochastic_transformations import losses as transformation_losses
 from saas_ssl.methods.temporal_ensembling import Ensemble
 from saas_ssl.methods.temporal_ensembling import losses as ensembling_losses
-from saas_ssl.methods.training import (
-    Average,
-    Feed,
-    Losses,
-    Steps,
-    Trained,
-    Training,
-    flops_of_pass,
-)
+from saas_ssl.methods.training import Average, Steps, Trained
 from saas_ssl.methods.vat import losses as vat_losses
 from saas_ssl.networks import build, named_factory
 from saas_ssl.randomness import generator_at

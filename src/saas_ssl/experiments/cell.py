@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from saas_ssl.labelling import Prepared, Request, found, read_all
 from saas_ssl.methods.fitting import default_network, run, settings_of
-from saas_ssl.methods.training import Budget
+from saas_ssl.methods.settings import Budget
 from saas_ssl.pipeline import error_rate
 
 

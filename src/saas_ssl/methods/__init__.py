@@ -13,13 +13,14 @@ from saas_ssl.methods.pi_model import PiModel, pi_model
 from saas_ssl.methods.pseudo_label import PseudoLabel, pseudo_label
 from saas_ssl.methods.saas import Saas, saas
 from saas_ssl.methods.saas_vat import SaasVat, saas_vat
+from saas_ssl.methods.settings import Budget, Training
 from saas_ssl.methods.stochastic_transformations import (
     StochasticTransformations,
     stochastic_transformations,
 )
 from saas_ssl.methods.supervised import supervised
 from saas_ssl.methods.temporal_ensembling import TemporalEnsembling, temporal_ensembling
-from saas_ssl.methods.training import Budget, Method, Training
+from saas_ssl.methods.training import Method
 from saas_ssl.methods.vat import Vat, vat
 
 

@@ -15,7 +15,9 @@ from saas_ssl.devices import find_place
 from saas_ssl.images import Form
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.presets import PRESETS
-from saas_ssl.methods.training import Budget, Line, Trained
+from saas_ssl.methods.settings import Budget
+from saas_ssl.methods.spending import Line
+from saas_ssl.methods.training import Trained
 from saas_ssl.model import Model
 from saas_ssl.networks import build, named_factory
 from saas_ssl.randomness import generator_at

@@ -10,16 +10,10 @@ from torch.nn.functional import softplus
 from saas_ssl.augment import Preprocessing
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.losses import cross_entropy, log_softmax
-from saas_ssl.methods.training import (
-    Average,
-    Feed,
-    Losses,
-    Steps,
-    Trained,
-    Training,
-    averaged,
-    spend,
-)
+from saas_ssl.methods.feed import Feed
+from saas_ssl.methods.settings import Training
+from saas_ssl.methods.spending import Losses, spend
+from saas_ssl.methods.training import Average, Steps, Trained, averaged
 from saas_ssl.networks import NewNetwork, build, draw_weights_
 from saas_ssl.randomness import global_draws_from
 

@@ -7,15 +7,10 @@ from torch import Generator, nn
 
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.losses import cross_entropy
-from saas_ssl.methods.training import (
-    Feed,
-    Losses,
-    Trained,
-    Training,
-    squared_difference,
-    together,
-    train,
-)
+from saas_ssl.methods.feed import Feed
+from saas_ssl.methods.settings import Training
+from saas_ssl.methods.spending import Losses
+from saas_ssl.methods.training import Trained, squared_difference, together, train
 from saas_ssl.networks import NewNetwork
 from saas_ssl.schedules import ramp_up
 

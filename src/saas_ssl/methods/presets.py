@@ -6,7 +6,7 @@ from typing import Any
 
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.methods import METHODS
-from saas_ssl.methods.training import Budget
+from saas_ssl.methods.settings import Budget
 from saas_ssl.presets import Settings, automatic, named_preset
 
 _LAINE = {

@@ -9,7 +9,9 @@ from torch import Generator
 from saas_ssl.budget import Deadline, Forecast, fitted, measure
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.devices import Place
-from saas_ssl.methods.training import Budget, Line, Trained
+from saas_ssl.methods.settings import Budget
+from saas_ssl.methods.spending import Line
+from saas_ssl.methods.training import Trained
 from saas_ssl.networks import NewNetwork
 from saas_ssl.pipeline import Problem, infer_posterior, prepare, train_classifier
 from saas_ssl.presets import Settings
@@ -73,9 +75,10 @@ def with_lengths(problem: Problem, forecast: Forecast, budget: float, unit: str)
     """
     least = forecast.inner_epoch + forecast.epoch
     if budget < least:
+        digits = 1 if unit == "seconds" else 0
         raise ValueError(
-            f"the budget is too short for SaaS: an epoch of each phase takes {least:,.4g} {unit}, "
-            f"and {max(0.0, budget):,.4g} are left"
+            f"the budget is too short for SaaS: an epoch of each phase takes {least:,.{digits}f} "
+            f"{unit}, and {max(0.0, budget):,.{digits}f} are left"
         )
     lengths = fitted(problem.settings, forecast, budget, given=(), classifiers=1)
     return replace(problem, settings=problem.settings.changed(**lengths))

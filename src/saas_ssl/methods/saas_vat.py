@@ -16,7 +16,9 @@ from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.descent import Descent
 from saas_ssl.losses import cross_entropy, entropy, log_softmax
 from saas_ssl.methods.saas import Saas, problem_of, with_lengths
-from saas_ssl.methods.training import Budget, Line, Losses, Trained, flops_of_pass, spend
+from saas_ssl.methods.settings import Budget
+from saas_ssl.methods.spending import Line, Losses, flops_of_pass, spend
+from saas_ssl.methods.training import Trained
 from saas_ssl.methods.vat import Adversary, smoothness
 from saas_ssl.networks import NewNetwork
 from saas_ssl.pipeline import Problem, initial_posterior
@@ -82,9 +84,10 @@ def saas_vat(
 ) -> Trained:
     """Algorithm 1 with a term more in both phases: outputs hardly change under small changes."""
     problem = problem_of(data, new_network, settings, generator)
-    one_pass = flops_of_pass(new_network(generator), example(problem))
-    start, history, P_u = time.monotonic(), list[Line](), initial_posterior(problem)
+    history, P_u = list[Line](), initial_posterior(problem)
     with global_draws_from(generator):
+        one_pass = flops_of_pass(new_network(generator), example(problem))
+        start = time.monotonic()
         step_flops, step_seconds = cost_of_step(problem, P_u, settings)
         step_passes = step_flops / one_pass
         cost = problem.steps * (step_seconds if settings.passes is None else step_passes)

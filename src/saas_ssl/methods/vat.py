@@ -8,15 +8,10 @@ from torch import Generator, Tensor, nn
 
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.losses import cross_entropy, entropy, log_softmax
-from saas_ssl.methods.training import (
-    Budget,
-    Feed,
-    Losses,
-    Trained,
-    Training,
-    frozen_statistics,
-    train,
-)
+from saas_ssl.methods.feed import Feed
+from saas_ssl.methods.settings import Budget, Training
+from saas_ssl.methods.spending import Losses
+from saas_ssl.methods.training import Trained, frozen_statistics, train
 from saas_ssl.networks import NewNetwork
 
 
