@@ -348,6 +348,11 @@ def test_holm_never_lowers_a_p_value_nor_changes_their_order(p: dict[str, float]
                 assert corrected[name] <= corrected[other]
 
 
+def test_holm_by_hand() -> None:
+    corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.9})
+    assert corrected == pytest.approx({"a": 0.04, "b": 0.09, "c": 0.09, "d": 0.9})
+
+
 def test_differences_are_paired_over_the_seeds_that_both_have() -> None:
     cells: list[dict[str, Any]] = [
         {"method": method, "seed": seed, "test_error": error, "unlabelled_error": None}

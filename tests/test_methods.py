@@ -181,6 +181,28 @@ def test_mean_teacher_step() -> None:
     )
 
 
+def test_the_teacher_is_the_average_of_the_students() -> None:
+    # A step takes 3 + 4 rows forward and backward, and for the teacher forward: half of it here.
+    result, settings = trained("mean_teacher", passes=21.0, consistency=20.0)
+    assert result.history[-1]["steps"] == 2
+    W, feed, _ = replay("mean_teacher", settings)
+    students, teacher = [], W
+    for step in range(2):
+        (x, P), rows = labelled(feed), feed.unlabelled()
+        seen, other = (feed.view(rows).double().numpy() for _ in range(2))
+        targets = np.array([ref.f(teacher, x_i) for x_i in other])
+        weight = 20.0 * ramp_up(step / 2, settings.ramp_up)
+
+        def loss(V: ref.Array, x=x, P=P, seen=seen, targets=targets, c=weight) -> float:  # type: ignore[no-untyped-def]
+            return ref.cross_entropy(V, x, P) + float(c * ref.squared(V, seen, targets))
+
+        W = W - 0.1 * ref.gradient(loss, W)
+        students.append(W)
+        teacher = np.mean(students, axis=0)  # at first, before the decay is reached
+    np.testing.assert_allclose(weights(result.network), teacher, atol=1e-8)
+    assert np.abs(students[1] - students[0]).max() > 1e-3
+
+
 def test_vat_step() -> None:
     result, settings = trained("vat", epsilon=2.0, xi=0.1)
     W, feed, _ = replay("vat", settings)
