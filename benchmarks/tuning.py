@@ -1,9 +1,12 @@
 """How the preset `small` was chosen: as many candidates, passes and label sets for every method.
 
-    python benchmarks/tuning.py --workers 2 --out tuning.jsonl
+    python benchmarks/tuning.py --workers 2 --out digits.jsonl
+    python benchmarks/tuning.py --colour cifar10-jpeg/train.parquet --seeds 1 --passes 200000 ...
 
-50 labels of the 1,347 training digits, 300 of which are kept for validation; the test digits are
-not read. One JSON line per run; runs that are in the file already are not repeated.
+Grey images: 50 labels of the 1,347 training digits, 300 of which are kept for validation. Colour
+images: 4,000 labels and 16,000 unlabelled rows of the training part of CIFAR-10, 2,000 others for
+validation. Test rows are not read. One JSON line per run; runs that are in the file already are not
+repeated.
 """
 
 import argparse
@@ -17,14 +20,15 @@ from typing import Any
 
 import torch
 
-from saas_ssl import build, error_rate, generator_at, hold_out, keep_labels, named_factory
+from saas_ssl import build, error_rate, generator_at, hold_out, keep_labels, named_factory, read
 from saas_ssl.data.digits import read_digits, split_digits
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.presets import small
 
-LABELS, VALIDATION, WIDTH = 50, 300, 8
+WIDTH = 8
 
 Candidate = dict[str, Any]
+Result = dict[str, Any]
 START: dict[str, Candidate] = {  # what the candidates change, where the preset has moved on
     "supervised": {"view": "weak", "weight_decay": 1e-4},
     "saas_vat": {"smoothness": 1.0, "relative_epsilon": 0.1},
@@ -32,7 +36,7 @@ START: dict[str, Candidate] = {  # what the candidates change, where the preset 
     "fixmatch": {"threshold": 0.95},
 }
 STRONG = {"view": "strong"}
-CANDIDATES: dict[str, list[Candidate]] = {
+GREY: dict[str, list[Candidate]] = {
     "supervised": [
         {"view": "weak"},
         STRONG,
@@ -132,14 +136,55 @@ CANDIDATES: dict[str, list[Candidate]] = {
 }
 
 
-def run(method: str, candidate: int, seed: int, passes: float) -> dict[str, Any]:
+COLOUR: dict[str, list[Candidate]] = {
+    "supervised": [
+        {"view": "weak"},
+        {"view": "strong"},
+        {"view": "weak", "labelled_batch": 50},
+    ],
+    "saas": [{}, {"classifier_epochs": 19}, {"labelled_batch_size": 50}],
+    "saas_vat": [{"relative_epsilon": epsilon} for epsilon in (0.05, 0.1, 0.2)],
+    "vat": [{"relative_epsilon": epsilon} for epsilon in (0.05, 0.1, 0.2)],
+    "stochastic_transformations": [{"stability": weight} for weight in (0.1, 0.3, 1.0)],
+    "temporal_ensembling": [{"consistency": weight} for weight in (3.0, 10.0, 30.0)],
+    "pi_model": [{"consistency": weight} for weight in (10.0, 30.0, 100.0)],
+    "mean_teacher": [{"consistency": weight} for weight in (10.0, 30.0, 100.0)],
+    "gan_feature_matching": [
+        {"lr": 0.01},
+        {"lr": 0.003},
+        {"lr": 0.01, "adversarial_weight": 0.3},
+    ],
+    "pseudo_label": [
+        {"alpha_f": 1.0},
+        {"alpha_f": 1.0, "threshold": 0.95},
+        {"alpha_f": 0.3},
+    ],
+    "fixmatch": [
+        {"threshold": 0.8},
+        {"threshold": 0.95},
+        {"threshold": 0.8, "labelled_batch": 50},
+    ],
+    "freematch": [
+        {"fairness": 0.001},
+        {"fairness": 0.01},
+        {"fairness": 0.001, "labelled_batch": 50},
+    ],
+}
+
+
+def run(method: str, candidate: int, seed: int, passes: float, colour: str | None) -> Result:
     """The validation error of one candidate on one label set."""
     torch.set_num_threads(1)
-    training, _ = split_digits(read_digits())
-    rest, validation = hold_out(training, VALIDATION, generator_at(0, "tuning"))
-    data = keep_labels(rest, LABELS, generator_at(seed, "tuning labels"))
+    generator = generator_at(seed, "tuning labels")
+    if colour is None:
+        training, _ = split_digits(read_digits())
+        rest, validation = hold_out(training, 300, generator_at(0, "tuning"))
+        data = keep_labels(rest, 50, generator)
+        given = {**START.get(method, {}), **GREY[method][candidate]}
+    else:
+        rest, validation = hold_out(read(colour), 2000, generator_at(0, "tuning"))
+        data, given = keep_labels(rest, 4000, generator, 16_000), COLOUR[method][candidate]
     factory, shape = named_factory("small_conv", WIDTH), tuple(data.x.shape[1:])
-    given = {**START.get(method, {}), **CANDIDATES[method][candidate]}
     settings = small(method, data, {"passes": passes}, given)
     trained = METHODS[method].train(
         data,
@@ -151,17 +196,19 @@ def run(method: str, candidate: int, seed: int, passes: float) -> dict[str, Any]
     return {"method": method, "candidate": candidate, "seed": seed, "error": error}
 
 
-def missing(done: list[dict[str, Any]], seeds: int) -> Iterator[tuple[str, int, int]]:
+def missing(
+    all_: dict[str, list[Candidate]], done: list[Result], seeds: int
+) -> Iterator[tuple[str, int, int]]:
     have = {(row["method"], row["candidate"], row["seed"]) for row in done}
     for seed in range(seeds):
-        for method, candidates in CANDIDATES.items():
+        for method, candidates in all_.items():
             for number in range(len(candidates)):
                 if (method, number, seed) not in have:
                     yield method, number, seed
 
 
-def summary(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for method, candidates in CANDIDATES.items():
+def summary(all_: dict[str, list[Candidate]], rows: list[Result]) -> Iterator[Result]:
+    for method, candidates in all_.items():
         for number, candidate in enumerate(candidates):
             errors = [
                 row["error"]
@@ -178,18 +225,21 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--passes", type=float, default=75_000)
+    parser.add_argument("--colour", help="CIFAR-10, labelled; without it: digits")
     arguments = parser.parse_args()
     out: Path = arguments.out
     rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    all_ = GREY if arguments.colour is None else COLOUR
     with ProcessPoolExecutor(arguments.workers, get_context("spawn")) as pool:
         jobs = [
-            pool.submit(run, *cell, arguments.passes) for cell in missing(rows, arguments.seeds)
+            pool.submit(run, *cell, arguments.passes, arguments.colour)
+            for cell in missing(all_, rows, arguments.seeds)
         ]
         for job in as_completed(jobs):
             rows.append(job.result())
             with out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-    for line in summary(rows):
+    for line in summary(all_, rows):
         print(json.dumps(line))
 
 
