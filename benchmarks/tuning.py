@@ -31,7 +31,6 @@ Candidate = dict[str, Any]
 Result = dict[str, Any]
 START: dict[str, Candidate] = {  # what the candidates change, where the preset has moved on
     "supervised": {"view": "weak", "weight_decay": 1e-4},
-    "saas_vat": {"smoothness": 1.0, "relative_epsilon": 0.1},
     "vat": {"relative_epsilon": 0.1},
     "fixmatch": {"threshold": 0.95},
 }

@@ -80,7 +80,7 @@ ORIGINAL: dict[str, dict[str, Any]] = {
 SMALL: dict[str, dict[str, Any]] = {  # what was tuned is in benchmarks/tuning.py
     "supervised": {"view": "strong", "weight_decay": 5e-4},
     "saas": {},
-    "saas_vat": {"smoothness": 0.3, "relative_epsilon": 0.2},
+    "saas_vat": {"classifier_augmentation": "same", "relative_epsilon": 0.1},
     "vat": {"relative_epsilon": 0.2},
     "stochastic_transformations": {"views": 3},
     "temporal_ensembling": {"consistency": 30.0},
