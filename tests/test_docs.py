@@ -1,5 +1,6 @@
 """The documents are true: their commands and code run, their tables match the code."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from saas_ssl.augment import RECIPES
+from saas_ssl.experiments.table import table
 from saas_ssl.methods import METHODS
 from saas_ssl.networks import NETWORKS
 from saas_ssl.presets import PRESETS, Settings
@@ -129,3 +131,15 @@ def test_every_method_and_its_settings_are_in_the_document_of_the_comparison() -
                 assert f"| `{setting}` |" in text
                 assert field.description
                 assert f"| {field.description} |" in text
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "results").glob("*/results.json")), ids=lambda path: path.parent.name
+)
+def test_published_numbers_are_those_of_the_runs(path: Path) -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text()
+    record = json.loads(path.read_text())
+    assert set(METHODS) == {row["method"] for row in record["test_error"]}
+    for row in table(record["cells"], "test_error"):
+        spread = "" if row.std is None else f" ± {100 * row.std:.2f}"
+        assert f"| `{row.method}` | {100 * row.mean:.2f}{spread} |" in text
