@@ -282,6 +282,8 @@ def test_a_worker_that_dies_is_reported_in_one_sentence(tmp_path: Path) -> None:
         (["digits", "--set", "colour=1"], "none of these methods has a setting 'colour'"),
         (["digits", "--keep-labels", "50", "--set", "vat.lr=-1"], "vat: lr: "),
         (["digits", "--keep-labels", "50", "--set", "vat.alpha=1"], "vat has no setting 'alpha'"),
+        (["digits", "--keep-labels", "50", "--set", "saas.width=2"], "saas: width cannot be set"),
+        (["digits", "--keep-labels", "50", "--set", "saas_vat.update=joint"], "for saas only"),
         (["digits", "--keep-labels", "50", "--budget", "2k", "--methods", "saas"], "too short"),
         (["nowhere"], "nowhere"),
     ],

@@ -12,7 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from saas_ssl.labelling import Prepared, Request, found, read_all
-from saas_ssl.methods.fitting import default_network, run, settings_of
+from saas_ssl.methods.fitting import as_told, default_network, run, settings_of
 from saas_ssl.methods.settings import Budget
 from saas_ssl.pipeline import error_rate
 
@@ -66,7 +66,7 @@ def run_cell(conditions: Conditions, method: str, seed: int, cache: Path) -> dic
         "passes": round(trained.history[-1]["passes"]),
         "seconds": round(seconds, 2),
         "labelled_rows": data.labelled_rows.tolist(),
-        "settings": settings.model_dump(),
+        "settings": as_told(settings),
         "history": trained.history,
     }
 

@@ -29,7 +29,7 @@ from saas_ssl.experiments.cell import (
 from saas_ssl.experiments.table import ERRORS, as_csv, as_markdown, table
 from saas_ssl.labelling import Prepared, found, read_all, setting, shared_rows
 from saas_ssl.methods import METHODS
-from saas_ssl.methods.fitting import check_method
+from saas_ssl.methods.fitting import as_told, check_method
 from saas_ssl.networks import named_factory
 from saas_ssl.progress import counting
 from saas_ssl.runs import hardware, locked, package_versions, versions
@@ -115,7 +115,7 @@ def compare_into(
         "versions": package_versions(),
         "fingerprint": _fingerprint(all_),
     }
-    settings = {m: cell_settings(conditions, m, all_).model_dump() for m in methods}
+    settings = {m: as_told(cell_settings(conditions, m, all_)) for m in methods}
     # Seed by seed: whenever it is interrupted, the methods have about as many.
     wanted = [(method, seed) for seed, method in product(seeds, methods)]
     with _opened(out, overwrite, plan):
@@ -264,11 +264,11 @@ def _finished(out: Path, settings: dict[str, dict[str, Any]]) -> dict[Cell, dict
         except (ValueError, KeyError, TypeError):
             continue
         now = settings.get(method, own)
-        if json.loads(json.dumps(now)) != own:
-            name = next(n for n in now if now[n] != own.get(n))
+        if now != own:
+            name = next(n for n in {**now, **own} if now.get(n) != own.get(n))
             raise ValueError(
-                f"{path} was made with {name} = {own.get(name)}, not {now[name]}: choose another "
-                "--out, or give --overwrite to begin anew"
+                f"{path} was made with {name} = {own.get(name)}, not {now.get(name)}: choose "
+                "another --out, or give --overwrite to begin anew"
             )
         found[method, seed] = result
     return found

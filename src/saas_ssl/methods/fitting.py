@@ -15,6 +15,7 @@ from saas_ssl.devices import find_place
 from saas_ssl.images import Form
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.presets import PRESETS
+from saas_ssl.methods.saas import DECIDED_ELSEWHERE, Saas
 from saas_ssl.methods.settings import Budget
 from saas_ssl.methods.spending import Line
 from saas_ssl.methods.training import Trained
@@ -74,6 +75,9 @@ def settings_of(
     check_method(method)
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    fixed = DECIDED_ELSEWHERE if issubclass(METHODS[method].settings, Saas) else frozenset()
+    if nowhere := sorted(fixed.intersection(given)):
+        raise ValueError(f"{method}: {nowhere[0]} cannot be set where methods are compared")
     try:
         return PRESETS[preset](method, data, budget, given)
     except ValidationError as error:
@@ -84,6 +88,12 @@ def settings_of(
             raise ValueError(f"{method} has no setting {name!r}, but {fields}") from None
         message = first["msg"].removeprefix("Value error, ")
         raise ValueError(f"{method}: {name + ': ' if name else ''}{message}") from None
+
+
+def as_told(settings: Budget) -> dict[str, Any]:
+    """The settings that make a difference, as JSON holds them."""
+    exclude = set(DECIDED_ELSEWHERE) if isinstance(settings, Saas) else None
+    return settings.model_dump(mode="json", exclude=exclude)
 
 
 def default_network(data: PartiallyLabelled) -> str:

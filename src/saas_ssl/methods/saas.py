@@ -18,6 +18,12 @@ from saas_ssl.presets import Settings
 from saas_ssl.schedules import SCHEDULES, Rate, fixed_length
 from saas_ssl.workers import ALONE
 
+DECIDED_ELSEWHERE = frozenset(
+    {"network", "width", "validation_share", "classifier_patience", "classifier_final_lr"}
+)
+"""Settings of `saas label` that mean nothing here: the network and the budget are given, and all
+labels are for training."""
+
 
 class Saas(Settings, Budget):
     """All settings of `saas label`; T, M and the epochs of phase two are fitted to the budget."""

@@ -3,8 +3,10 @@
 import time
 from collections.abc import Iterator
 from itertools import islice
+from typing import Self
 
 import torch
+from pydantic import model_validator
 from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 from torch.utils.flop_counter import FlopCounterMode
@@ -13,7 +15,7 @@ from saas_ssl.augment import augmented_view, named_recipe
 from saas_ssl.batches import two_streams
 from saas_ssl.budget import Forecast
 from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.descent import Descent
+from saas_ssl.descent import Descent, add_noise_
 from saas_ssl.losses import cross_entropy, entropy, log_softmax
 from saas_ssl.methods.saas import Saas, problem_of, with_lengths
 from saas_ssl.methods.settings import Budget
@@ -29,7 +31,16 @@ from saas_ssl.simplex import project
 
 
 class SaasVat(Saas, Adversary):
-    """Those of SaaS and of the adversary."""
+    """Those of SaaS and of the adversary; of the variants of Algorithm 1 only the paper's."""
+
+    @model_validator(mode="after")
+    def _check_variants(self) -> Self:
+        plain = ("resample", "alternate", "before", 0.0)
+        if (self.weights, self.update, self.gradient_at, self.stability_tolerance) != plain:
+            raise ValueError(
+                "weights, update, gradient_at and stability_tolerance can be changed for saas only"
+            )
+        return self
 
 
 def half_steps(
@@ -73,8 +84,9 @@ def trajectory(
     sgd, schedule = Descent(w.train(), own.momentum, 0, dP_u, ()), SCHEDULES[own.inner_schedule]
     steps = islice(batches(problem, own.augmentation, generator), S)
     for t, (i, batch, d) in enumerate(steps):
-        sgd.set_rate(own.weight_lr * schedule((t + 0.5) / S))
+        sgd.set_rate(eta := own.weight_lr * schedule((t + 0.5) / S))
         _, log_f = half_steps(sgd, batch, P_u[i], own.entropy_weight, d, settings)
+        add_noise_(w, own.langevin_temperature * eta, generator)
         dP_u[i] -= log_f.to(dP_u) / problem.B
     return dP_u
 
