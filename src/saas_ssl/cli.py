@@ -27,6 +27,29 @@ app = typer.Typer(
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier run wrote.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        help="CSV with the columns path and label, for a folder; without it, the folder's "
+        "subfolders are the classes."
+    ),
+]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(
+        min=8,
+        max=1024,
+        help="Side of the images; default: their own if all are alike and small, else 32.",
+    ),
+]
+KeepLabels = Annotated[
+    int | None,
+    typer.Option(min=2, help="Hide all labels but N, as many in each class, and measure."),
+]
+Unlabelled = Annotated[
+    int | None, typer.Option(min=1, help="With --keep-labels: use only N of the other rows.")
+]
+Test = Annotated[str | None, typer.Option(help="Labelled data to test on once, at the end.")]
 _HOW = "How it is computed"
 Threads = Annotated[
     int | None,
@@ -150,13 +173,7 @@ def label(
             "svhn:DIR or digits."
         ),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            help="CSV with the columns path and label, for a folder; without it, the folder's "
-            "subfolders are the classes."
-        ),
-    ] = None,
+    labels: Labels = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; default: runs/label, runs/label-2, ...")
     ] = None,
@@ -173,24 +190,10 @@ def label(
         str | None,
         typer.Option(help=f"automatic (from the data), {', '.join(PRESETS)}.", metavar="NAME"),
     ] = None,
-    image_size: Annotated[
-        int | None,
-        typer.Option(
-            min=8,
-            max=1024,
-            help="Side of the images; default: their own if all are alike and small, else 32.",
-        ),
-    ] = None,
-    keep_labels: Annotated[
-        int | None,
-        typer.Option(min=2, help="Hide all labels but N, as many in each class, and measure."),
-    ] = None,
-    unlabelled: Annotated[
-        int | None, typer.Option(min=1, help="With --keep-labels: use only N of the other rows.")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(help="Labelled data to test on once, at the end.")
-    ] = None,
+    image_size: ImageSize = None,
+    keep_labels: KeepLabels = None,
+    unlabelled: Unlabelled = None,
+    test: Test = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; docs/cli.md has all."),
@@ -319,20 +322,11 @@ def predict(
 @app.command()
 def compare(
     data: Annotated[str, typer.Argument(help="Data of any kind that saas label reads.")],
-    labels: Annotated[
-        str | None, typer.Option(help="CSV with the columns path and label, for a folder.")
-    ] = None,
-    keep_labels: Annotated[
-        int | None,
-        typer.Option(min=2, help="Hide all labels but N, as many in each class, and measure."),
-    ] = None,
-    unlabelled: Annotated[
-        int | None, typer.Option(min=1, help="With --keep-labels: use only N of the other rows.")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(help="Labelled data to test the final models on.")
-    ] = None,
-    image_size: Annotated[int | None, typer.Option(min=8, max=1024, help="Side of images.")] = None,
+    labels: Labels = None,
+    keep_labels: KeepLabels = None,
+    unlabelled: Unlabelled = None,
+    test: Test = None,
+    image_size: ImageSize = None,
     methods: Annotated[
         str, typer.Option(metavar="A,B,C|all", help="Which; docs/comparison.md has all names.")
     ] = "all",
