@@ -5,7 +5,7 @@
 
 Grey images: 50 labels of the 1,347 training digits, 300 of which are kept for validation. Colour
 images: 4,000 labels and 16,000 unlabelled rows of the training part of CIFAR-10, 2,000 others for
-validation. Test rows are not read. One JSON line per run; runs that are in the file already are not
+validation. Test rows are not used. One JSON line per run; runs that are in the file already are not
 repeated.
 """
 

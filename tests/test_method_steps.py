@@ -68,13 +68,13 @@ def weights(network: nn.Module) -> ref.Array:
     return np.concatenate(columns, axis=1)
 
 
-def replay(method: str, settings: Any) -> tuple[ref.Array, Feed, Generator]:
+def replay(settings: Any) -> tuple[ref.Array, Feed]:
     """The weights before the first step, and the draws of that step once more."""
     generator = generator_at(5)
     w = regression(generator)
     feed = Feed(toy(), settings, generator, w)
     torch.randint(1 << 62, (), generator=generator)  # the layers' draws
-    return weights(w), feed, generator
+    return weights(w), feed
 
 
 def trained(method: str, **given: Any) -> tuple[Trained, Any]:
@@ -96,14 +96,14 @@ def check_step(result: Trained, W: ref.Array, loss: ref.Loss, atol: float = 1e-8
 
 def test_supervised_step() -> None:
     result, settings = trained("supervised")
-    W, feed, _ = replay("supervised", settings)
+    W, feed = replay(settings)
     x, P = labelled(feed)
     check_step(result, W, lambda V: ref.cross_entropy(V, x, P))
 
 
 def test_pi_model_step() -> None:
     result, settings = trained("pi_model", consistency=20.0)
-    W, feed, _ = replay("pi_model", settings)
+    W, feed = replay(settings)
     (x, P), rows = labelled(feed), feed.unlabelled()
     a, b = (feed.view(rows).double().numpy() for _ in range(2))
     weight = 20.0 * math.exp(-5.0)  # at t = 0
@@ -120,7 +120,7 @@ def test_temporal_ensembling_learns_from_the_second_visit_on() -> None:
     # Two steps of 3 + 4 image passes each.
     result, settings = trained("temporal_ensembling", passes=14.0, alpha=alpha, consistency=20.0)
     assert result.history[-1]["steps"] == 2
-    W, feed, _ = replay("temporal_ensembling", settings)
+    W, feed = replay(settings)
     Z, seen = np.zeros((6, TOY_K)), [0] * 6
     for step in range(2):
         (x, P), (i, rows) = labelled(feed), feed.numbered()
@@ -146,7 +146,7 @@ def test_temporal_ensembling_learns_from_the_second_visit_on() -> None:
 
 def test_mean_teacher_step() -> None:
     result, settings = trained("mean_teacher", consistency=20.0)
-    W, feed, _ = replay("mean_teacher", settings)
+    W, feed = replay(settings)
     (x, P), rows = labelled(feed), feed.unlabelled()
     student, teacher = (feed.view(rows).double().numpy() for _ in range(2))
     targets = np.array([ref.f(W, x_i) for x_i in teacher])  # constants
@@ -162,7 +162,7 @@ def test_the_teacher_is_the_average_of_the_students() -> None:
     # A step takes 3 + 4 rows forward and backward, and for the teacher forward: half of it here.
     result, settings = trained("mean_teacher", passes=21.0, consistency=20.0)
     assert result.history[-1]["steps"] == 2
-    W, feed, _ = replay("mean_teacher", settings)
+    W, feed = replay(settings)
     students, teacher = [], W
     for step in range(2):
         (x, P), rows = labelled(feed), feed.unlabelled()
@@ -182,7 +182,7 @@ def test_the_teacher_is_the_average_of_the_students() -> None:
 
 def test_vat_step() -> None:
     result, settings = trained("vat", epsilon=2.0, xi=0.1)
-    W, feed, _ = replay("vat", settings)
+    W, feed = replay(settings)
     (x, P), x_u = labelled(feed), feed.view(feed.unlabelled()).double().numpy()
     d = feed.normal(*x_u.shape).double().numpy()
     r = ref.adversarial(W, x_u, d, 0.1, 2.0)
@@ -197,7 +197,7 @@ def test_vat_step() -> None:
 
 def test_stochastic_transformations_step() -> None:
     result, settings = trained("stochastic_transformations", views=3)
-    W, feed, _ = replay("stochastic_transformations", settings)
+    W, feed = replay(settings)
     (x, P), rows = labelled(feed), feed.unlabelled()
     views = [feed.view(rows).double().numpy() for _ in range(3)]
     check_step(
@@ -211,7 +211,7 @@ def test_stochastic_transformations_step() -> None:
 
 def test_pseudo_label_step() -> None:
     result, settings = trained("pseudo_label", alpha_f=2.0, begin=0.0, full=0.0, threshold=0.6)
-    W, feed, _ = replay("pseudo_label", settings)
+    W, feed = replay(settings)
     (x, P), x_u = labelled(feed), feed.view(feed.unlabelled()).double().numpy()
     q = [ref.f(W, x_i) for x_i in x_u]
     assert 0 < sum(max(q_i) >= 0.6 for q_i in q) < len(q)
@@ -224,7 +224,7 @@ def test_pseudo_label_step() -> None:
 
 def test_fixmatch_step() -> None:
     result, settings = trained("fixmatch", threshold=0.6, unlabelled_weight=2.0)
-    W, feed, _ = replay("fixmatch", settings)
+    W, feed = replay(settings)
     (x, P), rows = labelled(feed), feed.unlabelled()
     q = [ref.f(W, x_i) for x_i in feed.weak(rows).double().numpy()]
     strong = feed.strong(rows).double().numpy()
@@ -239,7 +239,7 @@ def test_fixmatch_step() -> None:
 def test_freematch_step() -> None:
     decay = 0.1
     result, settings = trained("freematch", decay=decay, fairness=0.3)
-    W, feed, _ = replay("freematch", settings)
+    W, feed = replay(settings)
     (x, P), rows = labelled(feed), feed.unlabelled()
     q = [ref.f(W, x_i) for x_i in feed.weak(rows).double().numpy()]
     strong = feed.strong(rows).double().numpy()
