@@ -29,10 +29,17 @@ WIDTH = 8
 
 Candidate = dict[str, Any]
 Result = dict[str, Any]
-START: dict[str, Candidate] = {  # what the candidates change, where the preset has moved on
+# What the candidates change, where the preset has moved on:
+GREY_START: dict[str, Candidate] = {
     "supervised": {"view": "weak", "weight_decay": 1e-4},
     "vat": {"relative_epsilon": 0.1},
     "fixmatch": {"threshold": 0.95},
+}
+COLOUR_START: dict[str, Candidate] = {
+    "saas": {"labelled_batch_size": 25},
+    "gan_feature_matching": {"adversarial_weight": 1.0},
+    "fixmatch": {"labelled_batch": 25},
+    "freematch": {"labelled_batch": 25},
 }
 STRONG = {"view": "strong"}
 GREY: dict[str, list[Candidate]] = {
@@ -133,8 +140,6 @@ GREY: dict[str, list[Candidate]] = {
         STRONG | {"decay": 0.95},
     ],
 }
-
-
 COLOUR: dict[str, list[Candidate]] = {
     "supervised": [
         {"view": "weak"},
@@ -178,12 +183,12 @@ def run(method: str, candidate: int, seed: int, passes: float, colour: str | Non
     if colour is None:
         training, _ = split_digits(read_digits())
         rest, validation = hold_out(training, 300, generator_at(0, "tuning"))
-        data = keep_labels(rest, 50, generator)
-        given = {**START.get(method, {}), **GREY[method][candidate]}
+        data, start, all_ = keep_labels(rest, 50, generator), GREY_START, GREY
     else:
         rest, validation = hold_out(read(colour), 2000, generator_at(0, "tuning"))
-        data, given = keep_labels(rest, 4000, generator, 16_000), COLOUR[method][candidate]
+        data, start, all_ = keep_labels(rest, 4000, generator, 16_000), COLOUR_START, COLOUR
     factory, shape = named_factory("small_conv", WIDTH), tuple(data.x.shape[1:])
+    given = {**start.get(method, {}), **all_[method][candidate]}
     settings = small(method, data, {"passes": passes}, given)
     trained = METHODS[method].train(
         data,

@@ -371,3 +371,15 @@ def test_differences_are_paired_over_the_seeds_that_both_have() -> None:
     assert other.p == pytest.approx(float(ttest_rel([0.2, 0.5], [0.1, 0.3]).pvalue))
     assert table(cells, "unlabelled_error") == []
     assert "| vat | 35.00 ± 21.21 | 2 | +15.00 |" in as_markdown(cells)
+
+
+@pytest.mark.slow
+def test_every_method_beats_the_supervised_one_on_digits(tmp_path: Path) -> None:
+    """Under the conditions of docs/comparison.md, two of its five labelled sets."""
+    request = DIGITS.model_copy(update={"unlabelled": None})
+    conditions = Conditions(request=request, budget={"passes": 150_000.0})
+    results, _ = compare(tmp_path / "out", list(METHODS), conditions=conditions, workers=2)
+    errors = {row["method"]: row["mean"] for row in results["test_error"]}
+    supervised = errors.pop("supervised")
+    assert len(errors) == len(METHODS) - 1
+    assert {name: error for name, error in errors.items() if error >= supervised} == {}

@@ -98,19 +98,33 @@ SMALL: dict[str, dict[str, Any]] = {  # what was tuned is in benchmarks/tuning.p
     "fixmatch": {"threshold": 0.8, "average": 0.99},
     "freematch": {"average": 0.99, "decay": 0.99},
 }
+SMALL_COLOUR: dict[str, dict[str, Any]] = {  # what images in colour change of it
+    "supervised": {"view": "weak"},
+    "saas": {"labelled_batch_size": 50},
+    "saas_vat": {"relative_epsilon": 0.05},
+    "vat": {"relative_epsilon": 0.05},
+    "stochastic_transformations": {},
+    "temporal_ensembling": {"consistency": 10.0},
+    "pi_model": {"consistency": 30.0},
+    "mean_teacher": {"consistency": 10.0},
+    "gan_feature_matching": {"adversarial_weight": 0.3},
+    "pseudo_label": {"alpha_f": 0.3},
+    "fixmatch": {"labelled_batch": 50},
+    "freematch": {"labelled_batch": 50},
+}
 
 
 def small(
     name: str, data: PartiallyLabelled, budget: Mapping[str, float], given: Mapping[str, Any]
 ) -> Budget:
-    """Settings that were tuned on digits, to work in minutes on a CPU; docs/comparison.md.
+    """Settings that were tuned to work in minutes on a CPU; docs/comparison.md.
 
     ε grows with the norm of a standardised input: what is given is `relative_epsilon`, ε over that
     norm, of which ξ is a hundredth.
     """
     in_shape = tuple(data.x.shape[1:])
     kind = METHODS[name].settings
-    own = {**SMALL[name], **given}
+    own = {**SMALL[name], **(SMALL_COLOUR[name] if _in_colour(in_shape) else {}), **given}
     base: dict[str, Any] = _common(in_shape)
     if issubclass(kind, Settings):
         base = automatic(in_shape, len(data.labelled_rows), len(data.unlabelled_rows)).model_dump()
@@ -135,7 +149,11 @@ def _common(in_shape: tuple[int, ...]) -> dict[str, Any]:
     """How rows of this shape are seen, unless a method has its own way."""
     if len(in_shape) == 1:
         return {"augmentation": "none", "noise": 0.3}
-    return {"augmentation": "cifar10" if in_shape[0] == 3 else "digits"}
+    return {"augmentation": "cifar10" if _in_colour(in_shape) else "digits"}
+
+
+def _in_colour(in_shape: tuple[int, ...]) -> bool:
+    return len(in_shape) == 3 and in_shape[0] == 3
 
 
 Choose = Callable[[str, PartiallyLabelled, Mapping[str, float], Mapping[str, Any]], Budget]
