@@ -318,7 +318,8 @@ def _announce(
     data = all_.data
     console.print(
         f"{conditions.request.data}: {len(data.labelled_rows):,} labelled, "
-        f"{len(data.unlabelled_rows):,} unlabelled; {methods} methods on {seeds} labelled sets, "
+        f"{len(data.unlabelled_rows):,} unlabelled; {counted(methods, 'method')} on "
+        f"{counted(seeds, 'labelled set')}, "
         f"{_budget_in_words(conditions.budget)} each"
     )
     if done:

@@ -21,7 +21,9 @@ def bars(rows: Sequence[Row], title: str, label: str) -> bytes:
     )
     axes.invert_yaxis()
     axes.set_xlim(left=0)
-    axes.set_xlabel(f"{label}, % (mean and standard deviation over labelled sets)")
+    several = any(row.runs > 1 for row in rows)
+    over = "mean and standard deviation over labelled sets" if several else "one labelled set"
+    axes.set_xlabel(f"{label}, % ({over})")
     axes.set_title(title)
     axes.spines[["top", "right"]].set_visible(False)
     file = io.BytesIO()
