@@ -1,4 +1,4 @@
-"""The preset `small` is what its tuning found, and the document says the same."""
+"""The preset `small` is what its tuning found, the document says the same, and runs used it."""
 
 import json
 import re
@@ -14,6 +14,7 @@ import torch
 import tuning
 from saas_ssl.data import PartiallyLabelled
 from saas_ssl.methods import METHODS
+from saas_ssl.methods.fitting import as_told
 from saas_ssl.methods.presets import small
 
 ROOT = Path(__file__).parents[1]
@@ -67,3 +68,23 @@ def test_the_document_has_the_errors_of_all_candidates(kind: str) -> None:
             if line.startswith(f"| `{method}` |") and "**" in line
         ]
         assert percent in [re.findall(r": (\d+\.\d)(?:;| \|)", row) for row in rows]
+
+
+IMAGES = {"idx:": (1, 28, 28), "digits": (1, 16, 16), "cifar10-jpeg/train": (3, 32, 32)}
+"""How the name of published data begins: the shape of its images."""
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "results").glob("*/results.json")), ids=lambda path: path.parent.name
+)
+def test_published_runs_have_the_settings_of_the_preset(path: Path) -> None:
+    record = json.loads(path.read_text())
+    request, budget = record["conditions"]["request"], record["conditions"]["budget"]
+    labelled, unlabelled = request["keep_labels"], request["unlabelled"] or 1297
+    shape = next(shape for name, shape in IMAGES.items() if request["data"].startswith(name))
+    y = torch.full((labelled + unlabelled,), -1)
+    y[:labelled] = torch.arange(labelled) % 10
+    x = torch.zeros(len(y), *shape, dtype=torch.uint8)
+    data = PartiallyLabelled(x, y, "0123456789", range(len(y)))  # type: ignore[arg-type]
+    for cell in record["cells"]:
+        assert cell["settings"] == as_told(small(cell["method"], data, budget, {}))
