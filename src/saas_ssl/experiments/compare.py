@@ -319,8 +319,7 @@ def _announce(
     console.print(
         f"{conditions.request.data}: {len(data.labelled_rows):,} labelled, "
         f"{len(data.unlabelled_rows):,} unlabelled; {counted(methods, 'method')} on "
-        f"{counted(seeds, 'labelled set')}, "
-        f"{_budget_in_words(conditions.budget)} each"
+        f"{counted(seeds, 'labelled set')}, {_budget_in_words(conditions.budget)} each"
     )
     if done:
         console.print(f"{counted(done, 'cell')} of {out} need not be repeated")
