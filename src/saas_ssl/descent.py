@@ -10,7 +10,7 @@ from saas_ssl.blocks import below
 from saas_ssl.networks import unwrapped
 from saas_ssl.randomness import global_state, set_global_state
 
-_WEIGHTS, _MOMENTUM, _DRAWS, _LAYERS = "w.", "momentum.", "draws.", "layers."
+WEIGHTS, _MOMENTUM, _DRAWS, _LAYERS = "w.", "momentum.", "draws.", "layers."  # in a state
 
 
 class Descent:
@@ -55,7 +55,7 @@ class Descent:
             "n": torch.tensor(self.n),
             "t": torch.tensor(self.t),
             "sum": self.sum,
-            **{_WEIGHTS + name: value for name, value in unwrapped(self.w).state_dict().items()},
+            **{WEIGHTS + name: value for name, value in unwrapped(self.w).state_dict().items()},
             **{f"{_MOMENTUM}{i}": v for i, v in enumerate(momentum) if v is not None},
             **{f"{_DRAWS}{i}": draw.get_state() for i, draw in enumerate(self.draws)},
         }
@@ -82,7 +82,7 @@ class Descent:
             return
         self.t = int(state["t"])
         self.sum.copy_(state["sum"])
-        unwrapped(self.w).load_state_dict(below(_WEIGHTS, state))
+        unwrapped(self.w).load_state_dict(below(WEIGHTS, state))
         momentum = below(_MOMENTUM, state)
         for i, p in enumerate(self.w.parameters()):
             if str(i) in momentum:

@@ -103,17 +103,21 @@ def read_all(
         truth = Truth(unlabelled=full.y[data.unlabelled_rows])
     _check_counts(data)
     if test_source is not None:
-        try:
-            test = _read_test(test_source, reading, cache)
-        except ValueError as error:
-            raise ValueError(f"test data: {error}") from None
+        test = read_test(test_source, reading, cache)
         skipped += [Skipped(f"test: {row.id}", row.reason) for row in test.skipped]
         truth = Truth(truth.unlabelled, test.data)
     return Prepared(data, truth, reading.form, reading.features, skipped)
 
 
-def _read_test(source: Source, trained: Reading, cache: Path) -> Reading:
+def read_test(source: Source, trained: Reading, cache: Path) -> Reading:
     """Test data in the form, the order of features and of classes, of the data trained on."""
+    try:
+        return _in_form_of(trained, source, cache)
+    except ValueError as error:
+        raise ValueError(f"test data: {error}") from None
+
+
+def _in_form_of(trained: Reading, source: Source, cache: Path) -> Reading:
     if isinstance(source.rows, Tensor) and source.rows.ndim == 2 and trained.form is None:
         n = trained.data.x.shape[1]
         x = in_order(source.rows, source.features, trained.features, n)

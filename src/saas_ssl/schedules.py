@@ -70,3 +70,8 @@ def halving(eta: float, patience: int, stop: float) -> Rate:
         return current if current > stop else 0.0
 
     return rate
+
+
+def halvings(eta: float, stop: float) -> int:
+    """How often η is halved before it has reached `stop`."""
+    return max(0, math.ceil(math.log2(eta / stop)))

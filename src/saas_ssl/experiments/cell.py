@@ -1,10 +1,6 @@
 """One cell of a comparison: one method on one labelled set, trained and measured."""
 
-import os
-import signal
-import threading
 import time
-from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +65,3 @@ def run_cell(conditions: Conditions, method: str, seed: int, cache: Path) -> dic
         "settings": as_told(settings),
         "history": trained.history,
     }
-
-
-def begin_worker() -> None:
-    """A process that runs cells ends with its parent, which alone answers to Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

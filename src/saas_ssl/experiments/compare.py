@@ -1,15 +1,11 @@
 """What `saas compare` does: many methods on the same labelled sets, with the same budget."""
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from itertools import product
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +16,17 @@ from saas_ssl.budget import seconds_of
 from saas_ssl.checkpoints import write_safely
 from saas_ssl.data.partially_labelled import UNLABELLED
 from saas_ssl.data.source import counted
-from saas_ssl.experiments.cell import (
-    Conditions,
-    begin_worker,
-    cell_settings,
-    run_cell,
+from saas_ssl.experiments.cell import Conditions, cell_settings, run_cell
+from saas_ssl.experiments.folder import (
+    Cell,
+    Result,
+    as_json,
+    cache_beside,
+    cell_file,
+    check_target,
+    fill,
+    finished,
+    opened,
 )
 from saas_ssl.experiments.table import ERRORS, as_csv, as_markdown, table
 from saas_ssl.labelling import Prepared, found, read_all, setting, shared_rows
@@ -32,18 +34,14 @@ from saas_ssl.methods import METHODS
 from saas_ssl.methods.fitting import as_told, check_method
 from saas_ssl.networks import named_factory
 from saas_ssl.progress import counting
-from saas_ssl.runs import hardware, locked, package_versions, versions
+from saas_ssl.runs import hardware, package_versions, versions
 
 PLAN_FILE, RESULTS_FILE, CSV_FILE, TABLE_FILE, PLOT_FILE = (
     *("comparison.json", "results.json", "results.csv", "comparison.md"),
     "comparison.png",
 )
-CELLS, _LOCK, _CACHE = "cells", "lock", ".saas-cache"
-_OURS = frozenset({PLAN_FILE, RESULTS_FILE, CSV_FILE, TABLE_FILE, PLOT_FILE, CELLS})
+_OURS = frozenset({PLAN_FILE, RESULTS_FILE, CSV_FILE, TABLE_FILE, PLOT_FILE})
 _LONG = ("history", "labelled_rows")  # of a cell; only its own file has them
-
-Cell = tuple[str, int]
-"""A method and a seed."""
 
 
 def budget_of(text: str) -> dict[str, float]:
@@ -103,8 +101,8 @@ def compare_into(
     torch.set_num_threads(conditions.threads)
     if conditions.network is not None:
         named_factory(conditions.network)
-    _check_target(out)
-    cache = out.absolute().parent / _CACHE
+    check_target(out, _OURS, "comparison")
+    cache = cache_beside(out)
     all_ = _read(conditions, seeds[0], cache, console)
     if all_.truth.test is None and all_.truth.unlabelled is None:
         raise ValueError(
@@ -118,11 +116,15 @@ def compare_into(
     settings = {m: as_told(cell_settings(conditions, m, all_)) for m in methods}
     # Seed by seed: whenever it is interrupted, the methods have about as many.
     wanted = [(method, seed) for seed, method in product(seeds, methods)]
-    with _opened(out, overwrite, plan):
+    with opened(out, overwrite, plan, PLAN_FILE, "comparison"):
         done = _finished(out, settings)
         _announce(console, conditions, all_, len(methods), len(seeds), out, len(done))
         try:
-            failures = _fill(conditions, wanted, done, out, plan, cache, workers, console)
+            failures = fill(
+                partial(_attempt, conditions, cache),
+                *(wanted, done, out, workers, console, _in_words),
+                after=lambda: _write_results(out, plan, list(done.values())),
+            )
         except (KeyboardInterrupt, SystemExit):
             console.print("Stopped. The same command goes on with what is missing.")
             raise
@@ -144,33 +146,6 @@ def _fingerprint(all_: Prepared) -> str:
     return sha256(f"{rows.fingerprint()} {test}".encode()).hexdigest()
 
 
-def _fill(
-    conditions: Conditions,
-    wanted: Sequence[Cell],
-    done: dict[Cell, dict[str, Any]],
-    out: Path,
-    plan: dict[str, Any],
-    cache: Path,
-    workers: int,
-    console: Console,
-) -> list[str]:
-    """Run the cells that are not done yet, and say why some failed."""
-    missing, failures = [cell for cell in wanted if cell not in done], []
-    with counting(console, "cells", len(wanted)) as progress:
-        progress(len(wanted) - len(missing))
-        for result in _results(conditions, missing, cache, workers):
-            cell = (result["method"], result["seed"])
-            console.print(_in_words(result))
-            if "failure" in result:
-                failures.append(_in_words(result))
-                continue
-            done[cell] = result
-            write_safely(_cell_file(out, cell), _as_json(result))
-            _write_results(out, plan, list(done.values()))
-            progress(sum(cell in done for cell in wanted))
-    return failures
-
-
 def _read(conditions: Conditions, seed: int, cache: Path, console: Console) -> Prepared:
     """The data, with a bar while images are decoded; the cells find them in the cache."""
     source, test = found(conditions.request)
@@ -178,104 +153,27 @@ def _read(conditions: Conditions, seed: int, cache: Path, console: Console) -> P
         return read_all(conditions.request, source, test, seed, cache, progress)
 
 
-def _results(
-    conditions: Conditions, cells: Sequence[Cell], cache: Path, workers: int
-) -> Iterator[dict[str, Any]]:
-    """The results of these cells as they come, so many at a time."""
-    if workers == 1:
-        yield from (_attempt(conditions, cell, cache) for cell in cells)
-        return
-    with ProcessPoolExecutor(workers, get_context("spawn"), begin_worker) as pool:
-        try:
-            jobs = [pool.submit(_attempt, conditions, cell, cache) for cell in cells]
-            for job in as_completed(jobs):
-                yield job.result()
-        except BrokenProcessPool:
-            raise ValueError(
-                "a worker has ended unexpectedly, maybe for lack of memory; the same command goes "
-                "on with what is missing"
-            ) from None
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in active_children():
-                worker.terminate()
-            raise
-
-
-def _attempt(conditions: Conditions, cell: Cell, cache: Path) -> dict[str, Any]:
+def _attempt(conditions: Conditions, cache: Path, cell: Cell) -> Result:
     """The result of a cell, or why there is none: others may still succeed."""
     try:
         return run_cell(conditions, *cell, cache)
     except ValueError as error:
-        return {"method": cell[0], "seed": cell[1], "failure": str(error)}
+        return {"failure": str(error)}
 
 
-def _check_target(out: Path) -> None:
-    """Raise ValueError unless a comparison may be written to `out`, or gone on with."""
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise ValueError(f"{out} is not a folder: choose another --out")
-    names = {path.name.removesuffix(".partial") for path in out.iterdir()} if out.exists() else ()
-    if foreign := sorted(set(names) - _OURS):
-        raise ValueError(
-            f"{out} holds {foreign[0]}, which no comparison has written: choose another --out"
-        )
-
-
-@contextmanager
-def _opened(out: Path, overwrite: bool, plan: dict[str, Any]) -> Iterator[None]:
-    """The folder, for this process alone, with a plan that is the one it was begun with."""
-    (out / CELLS).mkdir(parents=True, exist_ok=True)
-    with locked(out / CELLS / _LOCK, out):
-        if overwrite:
-            for path in (out / CELLS).glob("*.json"):
-                path.unlink()
-        elif any((out / CELLS).glob("*.json")):
-            _check_same(out, plan)
-        write_safely(out / PLAN_FILE, _as_json(plan))
-        yield
-
-
-def _check_same(out: Path, plan: dict[str, Any]) -> None:
-    try:
-        before = json.loads((out / PLAN_FILE).read_text(encoding="utf-8"))
-        different = [name for name in plan if before.get(name) != plan[name]]
-    except (OSError, ValueError, AttributeError):
-        raise ValueError(f"{out / PLAN_FILE} is broken: give --overwrite to begin anew") from None
-    if different:
-        name = different[0]
-        raise ValueError(
-            f"{out} holds a comparison with another {name} ({_short(before.get(name))}, not "
-            f"{_short(plan[name])}): choose another --out, or give --overwrite to begin anew"
-        )
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 100 else f"{text[:100]}..."
-
-
-def _finished(out: Path, settings: dict[str, dict[str, Any]]) -> dict[Cell, dict[str, Any]]:
-    """The cells that are there, of these and other methods; what is not whole does not count."""
-    found: dict[Cell, dict[str, Any]] = {}
-    for path in sorted((out / CELLS).glob("*.json")):
-        try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            method, seed, own = result["method"], int(result["seed"]), result["settings"]
-        except (ValueError, KeyError, TypeError):
-            continue
-        now = settings.get(method, own)
+def _finished(out: Path, settings: dict[str, dict[str, Any]]) -> dict[Cell, Result]:
+    """The cells that are there, of these and other methods; of other settings they are refused."""
+    found = finished(out, "method")
+    for cell, result in found.items():
+        own: dict[str, Any] = result.get("settings", {})
+        now = settings.get(cell[0], own)
         if now != own:
             name = next(n for n in {**now, **own} if now.get(n) != own.get(n))
             raise ValueError(
-                f"{path} was made with {name} = {own.get(name)}, not {now.get(name)}: choose "
-                "another --out, or give --overwrite to begin anew"
+                f"{cell_file(out, cell)} was made with {name} = {own.get(name)}, not "
+                f"{now.get(name)}: choose another --out, or give --overwrite to begin anew"
             )
-        found[method, seed] = result
     return found
-
-
-def _cell_file(out: Path, cell: Cell) -> Path:
-    return out / CELLS / f"{cell[0]}-{cell[1]}.json"
 
 
 def _write_results(out: Path, plan: dict[str, Any], results: list[dict[str, Any]]) -> None:
@@ -292,7 +190,7 @@ def _write_results(out: Path, plan: dict[str, Any], results: list[dict[str, Any]
         "cells": brief,
         **{error: [asdict(row) for row in table(results, error)] for error in ERRORS},
     }
-    write_safely(out / RESULTS_FILE, _as_json(record))
+    write_safely(out / RESULTS_FILE, as_json(record))
     write_safely(out / CSV_FILE, as_csv(results).encode())
     write_safely(out / TABLE_FILE, as_markdown(results).encode())
 
@@ -333,8 +231,8 @@ def _budget_in_words(budget: dict[str, float]) -> str:
     return f"{budget['passes']:,.0f} image passes"
 
 
-def _in_words(result: dict[str, Any]) -> str:
-    place = f"{result['method']}, seed {result['seed']}"
+def _in_words(cell: Cell, result: Result) -> str:
+    place = f"{cell[0]}, seed {cell[1]}"
     if "failure" in result:
         return f"{place}: {result['failure']}"
     errors = [
@@ -343,7 +241,3 @@ def _in_words(result: dict[str, Any]) -> str:
         if result[error] is not None
     ]
     return f"{place}: {', '.join(errors)}; {result['passes']:,} passes in {result['seconds']:.0f} s"
-
-
-def _as_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1) + "\n").encode()

@@ -1,11 +1,17 @@
-"""Plots of comparisons."""
+"""Plots of comparisons and of the paper's figures."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from saas_ssl.experiments.table import OURS, Row
+
+Curves = Mapping[str, Sequence[Sequence[float]]]
+"""For each line its runs, each with one value for each x."""
 
 
 def bars(rows: Sequence[Row], title: str, label: str) -> bytes:
@@ -26,6 +32,50 @@ def bars(rows: Sequence[Row], title: str, label: str) -> bytes:
     axes.set_xlabel(f"{label}, % ({over})")
     axes.set_title(title)
     axes.spines[["top", "right"]].set_visible(False)
+    return as_file(figure, "png")
+
+
+def new_figure(panels: int) -> Figure:
+    """An empty figure with room for so many panels side by side."""
+    return Figure(figsize=(5.5 * panels, 4), layout="constrained")
+
+
+def curves(axes: Axes, x: Sequence[float], lines: Curves, marker: str = "") -> None:
+    """The mean of each line over its runs, in a band of one standard deviation."""
+    for name, runs in lines.items():
+        values = np.asarray(runs, dtype=float)
+        mean = values.mean(axis=0)
+        (line,) = axes.plot(x, mean, label=name, marker=marker)
+        if len(values) > 1:
+            std = values.std(axis=0, ddof=1)
+            axes.fill_between(x, mean - std, mean + std, color=line.get_color(), alpha=0.2, lw=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    if len(lines) > 1:
+        axes.legend(frameon=False)
+
+
+def columns(axes: Axes, groups: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Bars of errors in %: for each group its members, mean and standard deviation of the runs."""
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    width = 0.8 / len(names)
+    for n, name in enumerate(names):
+        there = [(at, group[name]) for at, group in enumerate(groups.values()) if name in group]
+        at = [place + (n - (len(names) - 1) / 2) * width for place, _ in there]
+        values = [100 * np.asarray(runs, dtype=float) for _, runs in there]
+        std = [own.std(ddof=1) if len(own) > 1 else 0.0 for own in values]
+        axes.bar(at, [own.mean() for own in values], 0.95 * width, yerr=std, label=name, capsize=3)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_ylabel("error, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(names) > 1:
+        axes.legend(frameon=False)
+
+
+def as_file(figure: Figure, kind: str) -> bytes:
+    """The figure as png or svg, the same bytes for the same figure."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
+    with mpl.rc_context({"svg.hashsalt": "saas-ssl"}):
+        undated: dict[str, str | None] = {"Software": None} if kind == "png" else {"Date": None}
+        figure.savefig(file, format=kind, dpi=120, metadata=undated)
     return file.getvalue()

@@ -1,12 +1,13 @@
-"""Means, spreads, and whether a difference to SaaS is more than chance."""
+"""The tables of a comparison: errors, and whether a difference to SaaS is more than chance."""
 
 import csv
 import io
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
+
+from saas_ssl.experiments.statistics import deviation, differences, holm, paired_p
 
 OURS = "saas"
 ERRORS = {"test_error": "test error", "unlabelled_error": "error on the unlabelled rows"}
@@ -32,50 +33,24 @@ def table(cells: Sequence[Mapping[str, Any]], error: str) -> list[Row]:
         if cell[error] is not None:
             by_method.setdefault(cell["method"], {})[cell["seed"]] = cell[error]
     ours = by_method.get(OURS, {})
-    pairs = {
-        method: [(errors[seed], ours[seed]) for seed in errors if seed in ours]
-        for method, errors in by_method.items()
-        if method != OURS
+    worse = {
+        method: differences(errors, ours) for method, errors in by_method.items() if method != OURS
     }
-    p = {method: paired_p(pair) for method, pair in pairs.items()}
+    p = {method: paired_p(values) for method, values in worse.items()}
     corrected = holm({method: value for method, value in p.items() if value is not None})
     rows = [
         Row(
             method,
             len(errors),
-            statistics.mean(errors.values()),
-            statistics.stdev(errors.values()) if len(errors) > 1 else None,
-            statistics.mean(a - b for a, b in pairs[method]) if pairs.get(method) else None,
+            mean(errors.values()),
+            deviation(list(errors.values())),
+            mean(worse[method]) if worse.get(method) else None,
             p.get(method),
             corrected.get(method),
         )
         for method, errors in by_method.items()
     ]
     return sorted(rows, key=lambda row: row.mean)
-
-
-def paired_p(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """P of a difference as large by chance: paired t-test, two-sided; None for fewer than two."""
-    if len(pairs) < 2:
-        return None
-    differences = [a - b for a, b in pairs]
-    spread = statistics.stdev(differences)
-    if spread == 0:
-        return 1.0 if differences[0] == 0 else 0.0
-    from scipy.stats import t as student  # heavy: only where it is needed
-
-    n = len(differences)
-    statistic = statistics.mean(differences) / (spread / math.sqrt(n))
-    return float(2 * student.sf(abs(statistic), n - 1))
-
-
-def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """Holm's correction: p_(k) times the number of tests left, never falling."""
-    corrected, highest = {}, 0.0
-    for done, name in enumerate(sorted(p, key=lambda name: p[name])):
-        highest = max(highest, min(1.0, (len(p) - done) * p[name]))
-        corrected[name] = highest
-    return corrected
 
 
 def as_markdown(cells: Sequence[Mapping[str, Any]]) -> str:

@@ -1,0 +1,69 @@
+"""Text, section 4: SaaS needs augmentation.
+
+    saas reproduce no-augmentation --scale laptop --data idx:mnist --seeds 5 --workers 2
+
+The paper: "our method requires some data augmentation ... performance suffers in the absence of any".
+The baselines are trained as well, to tell what SaaS loses from what any classifier loses.
+"""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from saas_ssl.experiments.baseline import SAAS, SUPERVISED, cost_of_arm, run_arm
+from saas_ssl.experiments.experiment import Experiment, Records
+from saas_ssl.experiments.plots import columns
+from saas_ssl.experiments.protocol import Protocol, base
+from saas_ssl.experiments.trial import Case, Cost, Record
+from saas_ssl.experiments.verdicts import Verdict, all_positive, by_seed, lower_by
+from saas_ssl.pipeline import Problem
+
+WITH, WITHOUT = "augmented", "plain"
+ARMS = tuple(f"{arm}-{how}" for arm in (SUPERVISED, SAAS) for how in (WITH, WITHOUT))
+
+
+def arms(_protocol: Protocol) -> Sequence[str]:
+    """The baseline and SaaS, with and without augmentation."""
+    return ARMS
+
+
+def _problem(case: Case, arm: str) -> Problem:
+    if arm.endswith(WITH):
+        return case.problem()
+    return case.problem(augmentation="none", classifier_augmentation="none")
+
+
+def run(case: Case, arm: str) -> Record:
+    """The baseline, or both phases."""
+    return run_arm(case, arm.partition("-")[0], _problem(case, arm))
+
+
+def cost(case: Case, arm: str) -> Cost:
+    """The baseline, or both phases."""
+    return cost_of_arm(arm.partition("-")[0], _problem(case, arm))
+
+
+def verdicts(records: Records) -> list[Verdict]:
+    """What SaaS loses without augmentation."""
+    plain, augmented = (by_seed(records[f"{SAAS}-{how}"], "test_error") for how in (WITHOUT, WITH))
+    return [
+        all_positive("6", lower_by("lower test error with augmentation, SaaS", plain, augmented))
+    ]
+
+
+def draw(figure: Figure, records: Records) -> None:
+    """Test errors of all four."""
+    names = {SUPERVISED: "supervised", SAAS: "SaaS"}
+    columns(
+        figure.subplots(),
+        {
+            title: {
+                name: list(by_seed(records[f"{arm}-{how}"], "test_error").values())
+                for arm, name in names.items()
+            }
+            for how, title in ((WITH, "with augmentation"), (WITHOUT, "without"))
+        },
+    )
+
+
+EXPERIMENT = Experiment(__doc__, base, arms, run, cost, verdicts, draw)
