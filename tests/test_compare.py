@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from rich.console import Console
 from scipy.stats import ttest_rel
@@ -24,7 +22,7 @@ from processes import ended, run_to_end, started, wait_until
 from saas_ssl.cli import app
 from saas_ssl.experiments.cell import Conditions
 from saas_ssl.experiments.compare import budget_of, compare_into, given_of, methods_of
-from saas_ssl.experiments.table import as_markdown, holm, paired_p, table
+from saas_ssl.experiments.table import as_markdown, table
 from saas_ssl.labelling import Request
 from saas_ssl.methods import METHODS
 
@@ -315,44 +313,6 @@ def test_words_of_the_command_line() -> None:
         "vat": {"lr": 0.1},
         "pi_model": {"lr": 0.1},
     }
-
-
-errors = st.lists(
-    st.tuples(st.floats(0, 1, allow_subnormal=False), st.floats(0, 1, allow_subnormal=False)),
-    min_size=2,
-    max_size=8,
-)
-
-
-@given(errors)
-def test_p_values_are_those_of_a_paired_t_test(pairs: list[tuple[float, float]]) -> None:
-    a, b = np.array(pairs).T
-    if np.std(a - b) < 1e-6:
-        return
-    assert paired_p(pairs) == pytest.approx(float(ttest_rel(a, b).pvalue), abs=1e-9)
-
-
-def test_p_values_at_the_edges() -> None:
-    assert paired_p([(0.1, 0.2)]) is None
-    assert paired_p([(0.25, 0.25), (0.5, 0.5)]) == 1.0
-    assert paired_p([(0.5, 0.25), (0.75, 0.5)]) == 0.0
-
-
-@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), max_size=12))
-def test_holm_never_lowers_a_p_value_nor_changes_their_order(p: dict[str, float]) -> None:
-    corrected = holm(p)
-    assert set(corrected) == set(p)
-    for name in p:
-        assert p[name] <= corrected[name] <= 1.0
-        assert corrected[name] <= min(1.0, len(p) * p[name])
-        for other in p:
-            if p[name] <= p[other]:
-                assert corrected[name] <= corrected[other]
-
-
-def test_holm_by_hand() -> None:
-    corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.9})
-    assert corrected == pytest.approx({"a": 0.04, "b": 0.09, "c": 0.09, "d": 0.9})
 
 
 def test_differences_are_paired_over_the_seeds_that_both_have() -> None:

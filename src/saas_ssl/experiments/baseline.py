@@ -1,4 +1,4 @@
-"""What the paper's two tables of SaaS share: the supervised baseline, and SaaS on the same labels."""
+"""What the paper's two tables of SaaS share: the baseline, and SaaS on the same labels."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Table 3: the same with the network conv-large, ZCA-whitened images and translations.
+"""Fig. 6, a table: the same with the network conv-large, ZCA-whitened images and translations.
 
     saas reproduce conv-large-table --scale laptop --data idx:mnist --seeds 5 --workers 2
 

@@ -9,6 +9,7 @@ weights. Left: the loss against the epoch; right: the loss after ten epochs agai
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from matplotlib.figure import Figure
 from torch import Tensor, rand, randint, where
@@ -77,7 +78,7 @@ def after_ten(records: Records, arm: str) -> dict[int, float]:
 def verdicts(records: Records) -> list[Verdict]:
     """Every share of corrupted labels is slower than the one before."""
     losses = [after_ten(records, arm) for arm in SHARES]
-    steps = [min(b[s] - a[s] for a, b in zip(losses, losses[1:], strict=False)) for s in losses[0]]
+    steps = [min(b[s] - a[s] for a, b in pairwise(losses)) for s in losses[0]]
     whole = [losses[-1][seed] - losses[0][seed] for seed in losses[0]]
     return [
         all_positive(
@@ -107,4 +108,4 @@ def draw(figure: Figure, records: Records) -> None:
     right.set(xlabel="wrong labels, %", ylabel=f"training loss after {UNIT_OF_TIME} epochs")
 
 
-EXPERIMENT = Experiment(__doc__, protocol, arms, run, cost, verdicts, draw)
+EXPERIMENT = Experiment(__doc__, protocol, arms, run, cost, verdicts, draw, size=(11, 4))

@@ -24,6 +24,7 @@ class Experiment:
     cost: Callable[[Case, str], Cost]
     verdicts: Callable[[Records], list[Verdict]]
     draw: Callable[[Figure, Records], None]
+    size: tuple[float, float] = (5.5, 4.0)  # of the figure, in inches
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""Fig. 4 left: the later the pseudo-labels, the faster a network trains on them.
+"""Fig. 5 left: the later the pseudo-labels, the faster a network trains on them.
 
     saas reproduce label-speed --scale laptop --data idx:mnist --seeds 5 --workers 2
 

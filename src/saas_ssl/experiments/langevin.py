@@ -1,10 +1,10 @@
-"""Fig. 4 right: small batches make better labels, and noise on the weights stands in for them.
+"""Fig. 5 right: small batches make better labels, and noise on the weights stands in for them.
 
     saas reproduce langevin --scale laptop --data idx:mnist --seeds 5 --workers 2
 
 The paper: accuracy on the unlabelled rows of SVHN against the outer epoch, 5 to 30, for batches of
-25 rows, of 100, and of 100 with noise of variance 1e-5 η_w on the weights. 25 is better than 100 and
-three times as slow; with noise, 100 comes to the same when it is trained for longer.
+25 rows, of 100, and of 100 with noise of variance 1e-5 η_w on the weights. 25 is better than 100
+and three times as slow; with noise, 100 comes to the same when it is trained for longer.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def arms(_protocol: Protocol) -> Sequence[str]:
 
 
 def _problem(case: Case, arm: str) -> Problem:
-    """Labelled and unlabelled batches of the same size; the posterior's rate is that of all arms."""
+    """Labelled and unlabelled batches of the same size; η_P is the same in all arms."""
     B = _BATCH[arm]
     noise = TEMPERATURE if arm == NOISE else 0.0
     return case.problem(batch_size=B, labelled_batch_size=None, langevin_temperature=noise)

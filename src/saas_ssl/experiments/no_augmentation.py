@@ -2,8 +2,9 @@
 
     saas reproduce no-augmentation --scale laptop --data idx:mnist --seeds 5 --workers 2
 
-The paper: "our method requires some data augmentation ... performance suffers in the absence of any".
-The baselines are trained as well, to tell what SaaS loses from what any classifier loses.
+The paper: "our method requires some data augmentation"; "performance suffers in the absence of any
+augmentation". The baselines are trained as well, to tell what SaaS loses from what any classifier
+loses.
 """
 
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ def error_of(records: Records, arm: str) -> dict[int, float]:
 
 
 def draw_accuracy(figure: Figure, records: Records, names: Mapping[str, str]) -> None:
-    """Accuracy on the unlabelled rows against the outer epoch, from the fifth on if there are more."""
+    """Accuracy on the unlabelled rows against the outer epoch, like the paper from the fifth on."""
     lines = {
         name: [[100 * a for a in r["accuracy"]] for r in records[arm].values()]
         for arm, name in names.items()

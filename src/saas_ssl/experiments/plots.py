@@ -35,11 +35,6 @@ def bars(rows: Sequence[Row], title: str, label: str) -> bytes:
     return as_file(figure, "png")
 
 
-def new_figure(panels: int) -> Figure:
-    """An empty figure with room for so many panels side by side."""
-    return Figure(figsize=(5.5 * panels, 4), layout="constrained")
-
-
 def curves(axes: Axes, x: Sequence[float], lines: Curves, marker: str = "") -> None:
     """The mean of each line over its runs, in a band of one standard deviation."""
     for name, runs in lines.items():

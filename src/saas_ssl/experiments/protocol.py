@@ -101,9 +101,10 @@ def kind_of(scale: Scale, data: str, channels: int) -> Kind:
         return "smoke"
     if scale == "laptop":
         return "colour" if channels == 3 else "grey"
-    for name in ("cifar10", "svhn"):
-        if data.startswith(f"{name}:"):
-            return name  # type: ignore[return-value]
+    if data.startswith("cifar10:"):
+        return "cifar10"
+    if data.startswith("svhn:"):
+        return "svhn"
     raise ValueError(
         "the protocol of the paper is for the original data: cifar10:DIR or svhn:DIR, "
         f"not {data}; --scale laptop takes any images"
@@ -112,7 +113,7 @@ def kind_of(scale: Scale, data: str, channels: int) -> Kind:
 
 def part_of_test(data: str) -> str | None:
     """The name of the test data that belong to these, where they have a part for it."""
-    name, _, part = data.partition(":")
-    if name == "digits":
-        return "digits:test"
-    return f"{data}:test" if part and name in ("idx", "cifar10", "svhn") else None
+    name = data.partition(":")[0]
+    if name not in ("digits", "idx", "cifar10", "svhn"):
+        return None
+    return f"{data.removesuffix(':train')}:test"

@@ -1,6 +1,5 @@
 """What `saas reproduce` does: one table or figure of the paper, run, drawn and judged."""
 
-import inspect
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -8,9 +7,10 @@ from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import torch
+from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
@@ -46,10 +46,11 @@ from saas_ssl.experiments.folder import (
     finished,
     opened,
 )
-from saas_ssl.experiments.plots import as_file, new_figure
+from saas_ssl.experiments.plots import as_file
 from saas_ssl.experiments.protocol import Protocol, Scale, kind_of, part_of_test
+from saas_ssl.experiments.table import of_arms
 from saas_ssl.experiments.trial import Case, Cost
-from saas_ssl.experiments.verdicts import Verdict, as_markdown
+from saas_ssl.experiments.verdicts import as_markdown
 from saas_ssl.labelling import read_test
 from saas_ssl.progress import counting, duration
 from saas_ssl.runs import hardware, package_versions, versions
@@ -67,10 +68,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "trivial-posterior": trivial_posterior.EXPERIMENT,
     "init": init.EXPERIMENT,
 }
-PLAN_FILE, RESULTS_FILE, VERDICT_FILE = "plan.json", "results.json", "verdict.md"
+PLAN_FILE, RESULTS_FILE, SUMMARY_FILE = "plan.json", "results.json", "summary.md"
 FIGURES = {"png": "figure.png", "svg": "figure.svg"}
-_OURS = frozenset({PLAN_FILE, RESULTS_FILE, VERDICT_FILE, *FIGURES.values()})
-_PANELS = {"corrupted-labels": 2}
+_OURS = frozenset({PLAN_FILE, RESULTS_FILE, SUMMARY_FILE, *FIGURES.values()})
 _WHAT = "reproduction"
 
 
@@ -93,8 +93,8 @@ def conditions_of(
     """What is asked for, or one sentence about what is wrong with it."""
     if name not in EXPERIMENTS:
         raise ValueError(f"unknown experiment {name!r}: choose one of {', '.join(EXPERIMENTS)}")
-    if scale not in ("smoke", "laptop", "paper"):
-        raise ValueError(f"unknown scale {scale!r}: choose smoke, laptop or paper")
+    if scale not in get_args(Scale):
+        raise ValueError(f"unknown scale {scale!r}: choose one of {', '.join(get_args(Scale))}")
     if data is None and scale != "smoke":
         example = "cifar10:DIR or svhn:DIR" if scale == "paper" else "idx:DIR for MNIST"
         raise ValueError(f"name the data with --data, such as {example}")
@@ -103,7 +103,12 @@ def conditions_of(
     if test is None:
         raise ValueError("name the test data with --test: these data have no part for it")
     return Conditions(
-        experiment=name, scale=scale, data=data, test=test, device=device, threads=threads
+        experiment=name,
+        scale=cast(Scale, scale),
+        data=data,
+        test=test,
+        device=device,
+        threads=threads,
     )
 
 
@@ -111,11 +116,6 @@ def listing() -> str:
     """The names of all experiments, and what they are."""
     width = max(map(len, EXPERIMENTS))
     return "\n".join(f"{name:<{width}}  {own.title}" for name, own in EXPERIMENTS.items())
-
-
-def description(name: str) -> str:
-    """All that is written about an experiment."""
-    return inspect.cleandoc(EXPERIMENTS[name].about or "")
 
 
 def reproduce_into(
@@ -145,12 +145,13 @@ def reproduce_into(
         "versions": package_versions(),
         "fingerprint": sha256(f"{full.fingerprint()} {test.fingerprint()}".encode()).hexdigest(),
     }
+    costs = {arm: experiment.cost(case, arm) for arm in arms}  # refuses data that are too few
     wanted = [(arm, seed) for seed, arm in product(seeds, arms)]
     console.print(f"{conditions.experiment}: {experiment.title}.")
     with opened(out, overwrite, plan, PLAN_FILE, _WHAT):
         done = finished(out, "arm")
         missing = [cell for cell in wanted if cell not in done]
-        console.print(_forecast(experiment, case, missing, len(wanted), workers))
+        console.print(_forecast(costs, case, missing, len(wanted), workers))
         try:
             failures = fill(
                 partial(_attempt, conditions, out, cache),
@@ -160,10 +161,9 @@ def reproduce_into(
         except (KeyboardInterrupt, SystemExit):
             console.print("Stopped. The same command with --resume goes on with what is missing.")
             raise
-        verdicts = _conclude(experiment, conditions, plan, arms, done, out)
-    if verdicts is not None:
-        console.print()
-        console.print(as_markdown(verdicts), end="")
+        summary = _conclude(experiment, conditions, plan, arms, done, out)
+    if summary is not None:
+        console.print(f"\n{summary}", end="")
         console.print(f"\n{out} has the figure, the numbers of all runs and the verdicts.")
     if failures:
         raise ValueError(f"{counted(len(failures), 'run')} failed, the first: {failures[0]}")
@@ -198,12 +198,12 @@ def _case(
 
 
 def _forecast(
-    experiment: Experiment, case: Case, missing: Sequence[Cell], all_: int, workers: int
+    costs: Mapping[str, Cost], case: Case, missing: Sequence[Cell], all_: int, workers: int
 ) -> str:
     """How many image passes are left, and how long they take at the speed of some steps here."""
     if not missing:
         return f"All {all_} runs are there."
-    cost = sum((experiment.cost(case, arm) for arm, _ in missing), Cost(0.0))
+    cost = sum((costs[arm] for arm, _ in missing), Cost(0.0))
     speed = measure(case.problem())
     seconds = cost.passes * max(speed.one, speed.two) / min(workers, len(missing))
     least = "at least " if cost.at_least else ""
@@ -254,8 +254,8 @@ def _conclude(
     arms: Sequence[str],
     done: Mapping[Cell, Result],
     out: Path,
-) -> list[Verdict] | None:
-    """Write numbers, figure and verdicts of the seeds that have all arms; None if there are none."""
+) -> str | None:
+    """Write the numbers, and figure and verdicts of the seeds that have all arms, if any do."""
     seeds = sorted({seed for _, seed in done})
     whole = [seed for seed in seeds if all((arm, seed) in done for arm in arms)]
     record = {
@@ -270,14 +270,15 @@ def _conclude(
     records: Records = {arm: {seed: done[arm, seed] for seed in whole} for arm in arms}
     verdicts = experiment.verdicts(records)
     record["verdicts"] = [verdict.as_json() for verdict in verdicts]
-    figure = new_figure(_PANELS.get(conditions.experiment, 1))
+    figure = Figure(figsize=experiment.size, layout="constrained")
     experiment.draw(figure, records)
     figure.suptitle(_caption(conditions, plan, len(whole)), fontsize="small")
     for kind, name in FIGURES.items():
         write_safely(out / name, as_file(figure, kind))
     write_safely(out / RESULTS_FILE, as_json(record))
-    write_safely(out / VERDICT_FILE, as_markdown(verdicts).encode())
-    return verdicts
+    summary = f"{of_arms(records)}\n{as_markdown(verdicts)}"
+    write_safely(out / SUMMARY_FILE, summary.encode())
+    return summary
 
 
 def _caption(conditions: Conditions, plan: Mapping[str, Any], runs: int) -> str:

@@ -1,10 +1,10 @@
-"""Table 1: the supervised baseline, and SaaS on the unlabelled rows and on the test set.
+"""Fig. 3, a table: the supervised baseline, and SaaS on the unlabelled rows and on the test set.
 
     saas reproduce resnet-table --scale laptop --data idx:mnist --seeds 5 --workers 2
 
-The paper, ResNet18 and affine augmentation, error in % over three labelled sets: CIFAR-10 with 4,000
-labels 17.64 ± 0.58 supervised, 12.81 ± 0.08 on the unlabelled rows, 10.94 ± 0.07 on the test set;
-SVHN with 1,000 labels 11.04 ± 0.50, 6.22 ± 0.02 and 3.82 ± 0.09.
+The paper, ResNet18 and affine augmentation, error in % over three labelled sets: CIFAR-10 with
+4,000 labels 17.64 ± 0.58 supervised, 12.81 ± 0.08 on the unlabelled rows, 10.94 ± 0.07 on the test
+set; SVHN with 1,000 labels 11.04 ± 0.50, 6.22 ± 0.02 and 3.82 ± 0.09.
 """
 
 from matplotlib.figure import Figure

@@ -69,15 +69,32 @@ def as_markdown(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    spread = "" if row.std is None else f" ± {100 * row.std:.2f}"
     difference = "" if row.difference is None else f"{100 * row.difference:+.2f}"
     return [
         row.method,
-        f"{100 * row.mean:.2f}{spread}",
+        _percent(row.mean, row.std),
         str(row.runs),
         difference,
         *("" if p is None else f"{p:.3f}" for p in (row.p, row.p_holm)),
     ]
+
+
+def of_arms(records: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> str:
+    """The errors of each arm of an experiment for people, and how long a run took."""
+    runs = {arm: list(seeds.values()) for arm, seeds in records.items()}
+    there = [error for error in ERRORS if any(error in run for own in runs.values() for run in own)]
+    heads = ["arm", *(f"{ERRORS[error]}, %" for error in there), "runs", "seconds a run"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for arm, own in runs.items():
+        known = [[run[error] for run in own if error in run] for error in there]
+        errors = [_percent(mean(values), deviation(values)) if values else "" for values in known]
+        cells = [arm, *errors, str(len(own)), f"{mean(run['wall'] for run in own):.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _percent(mean: float, std: float | None) -> str:
+    return f"{100 * mean:.2f}" + ("" if std is None else f" ± {100 * std:.2f}")
 
 
 _COLUMNS = ("method", "seed", "test_error", "unlabelled_error", "passes", "seconds")

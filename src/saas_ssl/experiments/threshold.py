@@ -1,4 +1,4 @@
-"""Fig. 3 left: a least probability for every class, α, makes better labels.
+"""Fig. 2 left: a least probability for every class, α, makes better labels.
 
     saas reproduce threshold --scale laptop --data idx:mnist --seeds 5 --workers 2
 

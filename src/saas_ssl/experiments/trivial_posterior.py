@@ -2,10 +2,11 @@
 
     saas reproduce trivial-posterior --scale laptop --data idx:mnist --seeds 5 --workers 2
 
-The paper: setting P_u to the outputs of the network trained on the labelled rows alone "would result
-in the same test performance as that of a supervised baseline and does not utilize the unlabeled
-samples at all". Four classifiers: the baseline; one on the labels that the baseline gives (phase two
-on the trivial posterior); SaaS started from the trivial posterior; SaaS from its own start.
+The paper: setting P_u to the outputs of the network trained on the labelled rows alone "would
+result in the same test performance as that of a supervised baseline and does not utilize the
+unlabeled samples at all". Four classifiers: the baseline; one on the labels that the baseline gives
+(phase two on the trivial posterior); SaaS started from the trivial posterior; SaaS from its own
+start.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ def arms(_protocol: Protocol) -> Sequence[str]:
 
 
 def trivial_posterior(case: Case, problem: Problem) -> Tensor:
-    """f_w(x_u) of the supervised network, which is the one of the baseline: same seed, same bits."""
+    """f_w(x_u) of the supervised network, the very one of the baseline: same seed, same bits."""
     data, network = problem.training, supervise(case, problem)
     return predict(network, problem.preprocessing, data.x, data.unlabelled_rows)
 

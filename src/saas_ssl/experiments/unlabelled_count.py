@@ -1,4 +1,4 @@
-"""Fig. 3 right: the more unlabelled rows, the better the classifier.
+"""Fig. 2 right: the more unlabelled rows, the better the classifier.
 
     saas reproduce unlabelled-count --scale laptop --data idx:mnist --seeds 4 --workers 2
 
@@ -9,6 +9,8 @@ labelled sets; it rises all the way. On a laptop every number of rows gets as ma
 
 import math
 from collections.abc import Sequence
+from statistics import linear_regression
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -42,15 +44,20 @@ def arms(protocol: Protocol) -> Sequence[str]:
     return ("0", *(str(n) for n in _COUNTS[protocol.kind]))
 
 
+def lengths(protocol: Protocol, n: int) -> dict[str, Any]:
+    """Settings for n rows: as many steps for any n, and the same effective step of P_u."""
+    own = protocol.settings
+    if protocol.unlabelled is None:  # the paper, by the letter
+        return {}
+    share = protocol.unlabelled / n
+    T, epochs = (max(1, round(e * share)) for e in (own.inner_epochs, own.classifier_epochs))
+    step = own.posterior_lr * own.inner_epochs / T
+    return {"inner_epochs": T, "classifier_epochs": epochs, "posterior_lr": step}
+
+
 def _problem(case: Case, arm: str) -> Problem:
-    own, kind = case.protocol.settings, case.protocol.kind
-    n = int(arm) or _COUNTS[kind][0]
-    if kind in ("cifar10", "svhn"):  # the letter of the paper
-        return case.problem(n)
-    rows = case.protocol.unlabelled or n
-    T, epochs = (max(1, round(e * rows / n)) for e in (own.inner_epochs, own.classifier_epochs))
-    step = own.posterior_lr * own.inner_epochs / T  # the same effective one
-    return case.problem(n, inner_epochs=T, classifier_epochs=epochs, posterior_lr=step)
+    n = int(arm) or _COUNTS[case.protocol.kind][0]
+    return case.problem(n, **lengths(case.protocol, n))
 
 
 def run(case: Case, arm: str) -> Record:
@@ -71,9 +78,7 @@ def slope(records: Records, seed: int) -> float:
     counts = [arm for arm in records if int(arm)]
     x = [math.log2(int(arm)) for arm in counts]
     y = [100 * records[arm][seed]["test_error"] for arm in counts]
-    x_mean, y_mean = sum(x) / len(x), sum(y) / len(y)
-    over = sum((a - x_mean) ** 2 for a in x)
-    return -sum((a - x_mean) * (b - y_mean) for a, b in zip(x, y, strict=True)) / over
+    return -linear_regression(x, y).slope
 
 
 def verdicts(records: Records) -> list[Verdict]:

@@ -106,8 +106,7 @@ def similar(claim: str, difference: Effect, margin: float) -> Verdict:
             answer = "holds"
         elif low > margin or high < -margin:
             answer = "does not hold"
-    unit = "point" if margin == 1 else difference.unit
-    rule = f"holds if the 95 % interval is within ± {margin:g} {unit}"
+    rule = f"holds if the 95 % interval is within ± {margin:g} ({difference.unit})"
     return Verdict(claim, answer, [difference], rule)
 
 
@@ -123,8 +122,7 @@ def as_markdown(verdicts: Sequence[Verdict]) -> str:
     """A table for people."""
     lines = ["| claim | verdict | effect | size (mean / std) |", "|---|---|---|---|"]
     for verdict in verdicts:
-        number = verdict.claim if verdict.claim.isdigit() else verdict.claim
-        head = f"({number}) {CLAIMS[verdict.claim]}" if number.isdigit() else CLAIMS[number]
+        head = f"({verdict.claim}) {CLAIMS[verdict.claim]}"
         sizes = "; ".join(
             "none" if own.size is None else f"{own.size:+.1f}" for own in verdict.effects
         )
