@@ -25,7 +25,11 @@ def errors(**means: float) -> Records:
 
 
 def labels(**means: float) -> Records:
-    return runs("unlabelled_error", **means)
+    plain = runs("unlabelled_error", **means)
+    return {
+        arm: {s: {**run, "accuracy": [1 - run["unlabelled_error"]]} for s, run in seeds.items()}
+        for arm, seeds in plain.items()
+    }
 
 
 def losses(*after_ten: float) -> Records:
@@ -50,6 +54,12 @@ def counts(*errors: float) -> Records:
     }
 
 
+def augmented(saas: float, saas_plain: float) -> Records:
+    return errors(
+        supervised_augmented=0.4, supervised_plain=0.5, saas_augmented=saas, saas_plain=saas_plain
+    )
+
+
 METHODS = ("vat", "stochastic_transformations", "temporal_ensembling", "gan_feature_matching")
 
 
@@ -72,11 +82,12 @@ CASES: list[Case] = [
     ("label-speed", speeds(2.0, 1.0, 0.5), {"4": HOLDS}),
     ("label-speed", speeds(0.5, 1.0, 2.0), {"4": NOT}),
     ("label-speed", speeds(1.0, 2.0, 0.5), {"4": HOLDS}),
-    ("langevin", labels(B_25=0.1, B_100=0.3, B_100_noise=0.2), {"5": HOLDS}),
-    ("langevin", labels(B_25=0.1, B_100=0.3, B_100_noise=0.4), {"5": NOT}),
-    ("langevin", labels(B_25=0.1, B_100=0.3, B_100_noise=0.3), {"5": UNDECIDED}),
-    ("no-augmentation", errors(saas_augmented=0.1, saas_plain=0.3), {"6": HOLDS}),
-    ("no-augmentation", errors(saas_augmented=0.3, saas_plain=0.1), {"6": NOT}),
+    ("langevin", labels(B_25=0.1, B_100=0.3, B_100_noise=0.12), {"5": HOLDS}),
+    ("langevin", labels(B_25=0.1, B_100=0.3, B_100_noise=0.28), {"5": NOT}),
+    ("langevin", labels(B_25=0.1, B_100=0.3, B_100_noise=0.2), {"5": UNDECIDED}),
+    ("langevin", labels(B_25=0.3, B_100=0.1, B_100_noise=0.1), {"5": NOT}),
+    ("no-augmentation", augmented(saas=0.1, saas_plain=0.3), {"6": HOLDS}),
+    ("no-augmentation", augmented(saas=0.3, saas_plain=0.1), {"6": NOT}),
     ("resnet-table", errors(supervised=0.3, saas=0.1), {"7": HOLDS}),
     ("conv-large-table", errors(supervised=0.1, saas=0.3), {"7": NOT}),
     (

@@ -16,7 +16,7 @@ from saas_ssl.experiments.experiment import Experiment, Records
 from saas_ssl.experiments.plots import columns
 from saas_ssl.experiments.protocol import Protocol, base
 from saas_ssl.experiments.trial import Case, Cost, Record
-from saas_ssl.experiments.verdicts import Verdict, all_positive, by_seed, lower_by
+from saas_ssl.experiments.verdicts import Effect, Verdict, all_positive, by_seed, lower_by
 from saas_ssl.pipeline import Problem
 
 WITH, WITHOUT = "augmented", "plain"
@@ -46,9 +46,24 @@ def cost(case: Case, arm: str) -> Cost:
 
 def verdicts(records: Records) -> list[Verdict]:
     """What SaaS loses without augmentation."""
-    plain, augmented = (by_seed(records[f"{SAAS}-{how}"], "test_error") for how in (WITHOUT, WITH))
+    errors = {arm: by_seed(records[arm], "test_error") for arm in records}
+
+    def gain(arm: str, other: str, what: str) -> Effect:
+        return lower_by(f"lower test error {what}", errors[arm], errors[other])
+
+    supervised, supervised_plain, saas, saas_plain = ARMS
     return [
-        all_positive("6", lower_by("lower test error with augmentation, SaaS", plain, augmented))
+        all_positive(
+            "6",
+            gain(saas_plain, saas, "of SaaS with augmentation than without"),
+            also=[
+                gain(
+                    supervised_plain, supervised, "of the baseline with augmentation than without"
+                ),
+                gain(supervised, saas, "of SaaS than of the baseline, both with augmentation"),
+                gain(supervised_plain, saas_plain, "of SaaS than of the baseline, both without"),
+            ],
+        )
     ]
 
 

@@ -96,10 +96,10 @@ def verdicts(records: Records) -> list[Verdict]:
         )
     )
     rule = (
-        "holds if the interval of the first effect reaches 0 and ends below half of the second; "
+        "holds if the 95 % interval reaches 0 and ends below half of what SaaS gains; "
         "does not hold if it is above 0"
     )
-    return [Verdict("8", judged(gain, ours), [gain, ours, started], rule)]
+    return [Verdict("8", judged(gain, ours), [gain], rule, [ours, started])]
 
 
 def draw(figure: Figure, records: Records) -> None:

@@ -37,6 +37,12 @@ class Effect:
         spread = self.estimate.std
         return self.estimate.mean / spread if spread else None
 
+    def as_json(self) -> dict[str, Any]:
+        """With all numbers."""
+        own = self.estimate
+        ends = {"low": own.low, "high": own.high}
+        return {"what": self.what, "unit": self.unit, "size": self.size, **asdict(own), **ends}
+
     def answer(self) -> Answer:
         """Whether it is positive, negative, or cannot be told from 0."""
         low, high = self.estimate.low, self.estimate.high
@@ -53,26 +59,17 @@ class Verdict:
     answer: Answer
     effects: Sequence[Effect]
     rule: str
+    also: Sequence[Effect] = ()  # what explains it, without a say in it
 
     def as_json(self) -> dict[str, Any]:
         """With all numbers."""
-        effects = [
-            {
-                "what": effect.what,
-                "unit": effect.unit,
-                "size": effect.size,
-                **asdict(effect.estimate),
-                "low": effect.estimate.low,
-                "high": effect.estimate.high,
-            }
-            for effect in self.effects
-        ]
         return {
             "claim": self.claim,
             "text": CLAIMS[self.claim],
             "verdict": self.answer,
             "rule": self.rule,
-            "effects": effects,
+            "effects": [effect.as_json() for effect in self.effects],
+            "also": [effect.as_json() for effect in self.also],
         }
 
 
@@ -86,7 +83,7 @@ def lower_by(what: str, a: Runs, b: Runs) -> Effect:
     return effect(what, [100 * d for d in differences(a, b)])
 
 
-def all_positive(claim: str, *effects: Effect) -> Verdict:
+def all_positive(claim: str, *effects: Effect, also: Sequence[Effect] = ()) -> Verdict:
     """The claim holds if all effects are positive, and does not if one is negative."""
     answers = [own.answer() for own in effects]
     answer: Answer = UNDECIDED
@@ -94,7 +91,8 @@ def all_positive(claim: str, *effects: Effect) -> Verdict:
         answer = "does not hold"
     elif all(own == "holds" for own in answers):
         answer = "holds"
-    return Verdict(claim, answer, effects, "holds if the 95 % intervals of all effects are above 0")
+    rule = "holds if the 95 % intervals of all effects are above 0"
+    return Verdict(claim, answer, effects, rule, also)
 
 
 def similar(claim: str, difference: Effect, margin: float) -> Verdict:
@@ -120,15 +118,17 @@ def in_words(effect: Effect) -> str:
 
 def as_markdown(verdicts: Sequence[Verdict]) -> str:
     """A table for people."""
-    lines = ["| claim | verdict | effect | size (mean / std) |", "|---|---|---|---|"]
+    lines = ["| claim | verdict | effect | mean / std |", "|---|---|---|---|"]
     for verdict in verdicts:
         head = f"({verdict.claim}) {CLAIMS[verdict.claim]}"
         sizes = "; ".join(
             "none" if own.size is None else f"{own.size:+.1f}" for own in verdict.effects
         )
         effects = "; ".join(in_words(own) for own in verdict.effects)
-        lines.append(f"| {head} | **{verdict.answer}** | {effects} | {sizes} |".replace("|B|", "B"))
-    return "\n".join(lines) + "\n"
+        head = head.replace("|", "\\|")
+        lines.append(f"| {head} | **{verdict.answer}** | {effects} | {sizes} |")
+    also = [f"- {in_words(own)}" for verdict in verdicts for own in verdict.also]
+    return "\n".join([*lines, *(["", "Besides:", "", *also] if also else [])]) + "\n"
 
 
 def by_seed(records: Mapping[int, Mapping[str, Any]], name: str) -> dict[int, float]:
