@@ -1,12 +1,15 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from saas_ssl.schedules import (
     constant,
     cosine,
     fixed_length,
     halving,
+    least_epochs,
     linear_end,
     ramp_down,
     ramp_up,
@@ -42,6 +45,17 @@ def test_the_papers_own_numbers_end() -> None:
     rate = halving(0.1, patience=50, stop=0.001)
     assert rate([0.0] * 350) > 0
     assert rate([0.0] * 351) == 0.0
+    assert least_epochs(0.1, patience=50, stop=0.001) == 351
+
+
+@given(st.floats(0.001, 1), st.integers(1, 5), st.floats(1.001, 100))
+def test_the_least_number_of_epochs_is_that_of_a_score_that_never_rises(
+    stop: float, patience: int, ratio: float
+) -> None:
+    rate = halving(ratio * stop, patience, stop)
+    n = least_epochs(ratio * stop, patience, stop)
+    assert rate([0.0] * (n - 1)) > 0
+    assert rate([0.0] * n) == 0.0
 
 
 def test_schedules_of_the_other_methods() -> None:

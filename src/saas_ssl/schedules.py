@@ -72,6 +72,6 @@ def halving(eta: float, patience: int, stop: float) -> Rate:
     return rate
 
 
-def halvings(eta: float, stop: float) -> int:
-    """How often η is halved before it has reached `stop`."""
-    return max(0, math.ceil(math.log2(eta / stop)))
+def least_epochs(eta: float, patience: int, stop: float) -> int:
+    """How many epochs `halving` takes if the score never rises after the first."""
+    return math.ceil(math.log2(eta / stop)) * patience + 1

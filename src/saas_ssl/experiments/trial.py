@@ -31,7 +31,7 @@ from saas_ssl.pipeline import (
 )
 from saas_ssl.posterior import hard_labels
 from saas_ssl.randomness import generator_at
-from saas_ssl.schedules import halvings
+from saas_ssl.schedules import least_epochs
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -206,5 +206,4 @@ def _least_epochs(problem: Problem) -> int | None:
     own = problem.settings
     if own.classifier_schedule != "halving":
         return None
-    steps = halvings(own.classifier_lr, own.classifier_final_lr)
-    return steps * own.classifier_patience
+    return least_epochs(own.classifier_lr, own.classifier_patience, own.classifier_final_lr)
