@@ -5,11 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from saas_ssl.augment import RECIPES
-from saas_ssl.experiments.table import table
+from saas_ssl.experiments.reproduce import EXPERIMENTS
+from saas_ssl.experiments.table import of_arms, table
+from saas_ssl.experiments.verdicts import CLAIMS, as_markdown
 from saas_ssl.methods import METHODS
 from saas_ssl.networks import NETWORKS
 from saas_ssl.presets import PRESETS, Settings
@@ -131,6 +134,42 @@ def test_every_method_and_its_settings_are_in_the_document_of_the_comparison() -
                 assert f"| `{setting}` |" in text
                 assert field.description
                 assert f"| {field.description} |" in text
+
+
+REPRODUCED = sorted((ROOT / "results" / "reproduction").glob("*/results.json"))
+
+
+@pytest.mark.parametrize("path", REPRODUCED, ids=lambda path: path.parent.name)
+def test_published_verdicts_follow_from_the_runs(path: Path) -> None:
+    record = json.loads(path.read_text())
+    conditions = record["conditions"]
+    name, scale = conditions["experiment"], conditions["scale"]
+    experiment = EXPERIMENTS[name]
+    records: dict[str, dict[int, Any]] = {}
+    for run in record["runs"]:
+        records.setdefault(run["arm"], {})[run["seed"]] = run
+    protocol = experiment.protocol(conditions["protocol"]["kind"])
+    assert protocol.model_dump(mode="json") == conditions["protocol"]  # the code's of today
+    assert set(records) == set(experiment.arms(protocol))
+    ordered = {arm: records[arm] for arm in experiment.arms(protocol)}
+    verdicts = experiment.verdicts(ordered)
+    assert [v.as_json()["verdict"] for v in verdicts] == [v["verdict"] for v in record["verdicts"]]
+    summary = f"{of_arms(ordered)}\n{as_markdown(verdicts)}"
+    assert (path.parent / "summary.md").read_text() == summary
+    text = (ROOT / "docs" / "reproduction.md").read_text()
+    assert summary in text
+    assert scale == "laptop"
+    assert (path.parent / "figure.svg").exists()
+    assert f"(../results/reproduction/{path.parent.name}/figure.png)" in text
+
+
+def test_every_experiment_was_run_and_every_claim_judged() -> None:
+    runs = [json.loads(path.read_text()) for path in REPRODUCED]
+    assert {run["conditions"]["experiment"] for run in runs} == set(EXPERIMENTS)
+    assert {v["claim"] for run in runs for v in run["verdicts"]} == set(CLAIMS)
+    text = (ROOT / "docs" / "reproduction.md").read_text()
+    for number, claim in CLAIMS.items():
+        assert f"| {number} | {claim} |".replace("|B|", "\\|B\\|") in text
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, get_args
@@ -134,6 +135,19 @@ def test_phase_one_goes_on_after_its_last_outer_iteration(tmp_path: Path) -> Non
     assert all(torch.equal(again.labels[m], straight.labels[m]) for m in (1, 3))
 
 
+def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_MINUTE", -1.0)
+    lines: list[str] = []
+    own = replace(case(tmp_path), tell=lines.append)
+    trial.run_saas(own, own.problem())
+    assert [line.partition(",")[0] for line in lines] == [
+        *(f"outer {m}/3" for m in (1, 2, 3)),
+        *["phase two: classifier"] * 4,
+    ]
+    assert re.fullmatch(r"outer 1/3, \d+\.\d\d% wrong labels", lines[0])
+    assert lines[-1].startswith("phase two: classifier, epoch 4, training loss ")
+
+
 class StopError(Exception):
     """The process is gone."""
 
@@ -148,7 +162,7 @@ def test_phase_two_goes_on_after_its_last_checkpoint(
             if n == epochs:
                 raise StopError
 
-    monkeypatch.setattr(trial, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    monkeypatch.setattr(trial, "_MINUTE", -1.0)
     own, cut = case(tmp_path / "a"), case(tmp_path / "b")
     problem = own.problem()
     straight = copied_state(trial.supervise(own, problem))

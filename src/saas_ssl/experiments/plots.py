@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from saas_ssl.experiments.table import OURS, Row
 
@@ -46,6 +47,7 @@ def curves(axes: Axes, x: Sequence[float], lines: Curves, marker: str = "") -> N
             axes.fill_between(x, mean - std, mean + std, color=line.get_color(), alpha=0.2, lw=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(lines) > 1:
         axes.legend(frameon=False)
 
@@ -58,7 +60,7 @@ def columns(axes: Axes, groups: Mapping[str, Mapping[str, Sequence[float]]]) -> 
         there = [(at, group[name]) for at, group in enumerate(groups.values()) if name in group]
         at = [place + (n - (len(names) - 1) / 2) * width for place, _ in there]
         values = [100 * np.asarray(runs, dtype=float) for _, runs in there]
-        std = [own.std(ddof=1) if len(own) > 1 else 0.0 for own in values]
+        std = [own.std(ddof=1) if len(own) > 1 else np.nan for own in values]
         axes.bar(at, [own.mean() for own in values], 0.95 * width, yerr=std, label=name, capsize=3)
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_ylabel("error, %")

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import product
@@ -154,7 +155,7 @@ def reproduce_into(
         console.print(_forecast(costs, case, missing, len(wanted), workers))
         try:
             failures = fill(
-                partial(_attempt, conditions, out, cache),
+                partial(_attempt, conditions, out, cache, console.quiet),
                 *(wanted, done, out, workers, console, _in_words),
                 after=lambda: _tidy(out, done),
             )
@@ -214,14 +215,19 @@ def _forecast(
     )
 
 
-def _attempt(conditions: Conditions, out: Path, cache: Path, cell: Cell) -> Result:
+def _attempt(conditions: Conditions, out: Path, cache: Path, quiet: bool, cell: Cell) -> Result:
     """The record of a run, or why there is none: others may still succeed."""
     torch.set_num_threads(conditions.threads)
     arm, seed = cell
+
+    def tell(how_far: str) -> None:
+        if not quiet:
+            print(f"{arm}, seed {seed}: {how_far}", flush=True)
+
     start = time.monotonic()
     try:
         data = _read(conditions, cache, lambda _done: None)
-        case = _case(conditions, data, seed, _checkpoints(out, cell))
+        case = replace(_case(conditions, data, seed, _checkpoints(out, cell)), tell=tell)
         record = EXPERIMENTS[conditions.experiment].run(case, arm)
     except ValueError as error:
         return {"failure": str(error)}
@@ -283,7 +289,7 @@ def _conclude(
 
 def _caption(conditions: Conditions, plan: Mapping[str, Any], runs: int) -> str:
     protocol = plan["protocol"]
-    name = conditions.data.rstrip("/").rpartition("/")[2]
+    name = "/".join(conditions.data.rstrip("/").split("/")[-2:])
     return (
         f"{conditions.experiment}, {conditions.scale}: {name}, {protocol['settings']['network']}, "
         f"{counted(runs, 'seed')}"

@@ -1,7 +1,7 @@
 """Parts of a run of an experiment: each keeps checkpoints and goes on where it was interrupted."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,11 @@ from saas_ssl.pipeline import (
     train_supervised,
 )
 from saas_ssl.posterior import hard_labels
+from saas_ssl.progress import PARTS
 from saas_ssl.randomness import generator_at
 from saas_ssl.schedules import least_epochs
 
-_SECONDS_BETWEEN_CHECKPOINTS = 60.0
+_MINUTE = 60.0
 
 Record = dict[str, Any]
 """The numbers of one run, as JSON holds them."""
@@ -49,6 +50,7 @@ class Case:
     seed: int
     place: Place
     folder: Path  # of checkpoints
+    tell: Callable[[str], None] = lambda _how_far: None  # people, about once a minute
 
     def data(self, unlabelled: int | None = None) -> PartiallyLabelled:
         """The rows with the labels that this seed keeps; with these, so many unlabelled ones."""
@@ -92,7 +94,7 @@ def infer(
     case: Case, problem: Problem, P_u: Tensor | None = None, snapshots: Collection[int] = ()
 ) -> Inferred:
     """Phase one from this posterior, with the accuracy of P_u after each outer iteration."""
-    store, truth = Checkpoints(case.folder / "one"), case.truth(problem)
+    store, truth, told = Checkpoints(case.folder / "one"), case.truth(problem), time.monotonic()
     saved = store.newest()
     if saved is not None:
         lines, P_u = saved.facts["lines"], saved.tensors["P_u"]
@@ -115,6 +117,9 @@ def infer(
             labels[outer.m + 1] = found
         kept = {f"labels.{m}": tensor for m, tensor in labels.items()}
         store.save({"lines": lines}, {"P_u": P_u, **kept})
+        if time.monotonic() - told > _MINUTE:
+            M, told = problem.settings.outer_iterations, time.monotonic()
+            case.tell(f"outer {outer.m + 1}/{M}, {1 - lines[-1]['accuracy']:.2%} wrong labels")
         start = time.perf_counter()
     return Inferred(P_u, lines, labels)
 
@@ -125,7 +130,7 @@ def classify(case: Case, problem: Problem, P_u: Tensor) -> nn.Module:
     def epochs(scores: list[float], inside: Mapping[str, Tensor] | None) -> Iterator[Epoch]:
         return train_classifier(problem, P_u, scores, inside=inside)
 
-    return _trained(problem, Checkpoints(case.folder / "two"), epochs)
+    return _trained(case, problem, "two", epochs)
 
 
 def supervise(case: Case, problem: Problem) -> nn.Module:
@@ -134,7 +139,7 @@ def supervise(case: Case, problem: Problem) -> nn.Module:
     def epochs(scores: list[float], inside: Mapping[str, Tensor] | None) -> Iterator[Epoch]:
         return train_supervised(problem, scores, inside=inside)
 
-    return _trained(problem, Checkpoints(case.folder / "supervised"), epochs)
+    return _trained(case, problem, "supervised", epochs)
 
 
 class _Epochs(Typed):
@@ -143,7 +148,8 @@ class _Epochs(Typed):
     ) -> Iterator[Epoch]: ...
 
 
-def _trained(problem: Problem, store: Checkpoints, epochs: _Epochs) -> nn.Module:
+def _trained(case: Case, problem: Problem, part: str, epochs: _Epochs) -> nn.Module:
+    store = Checkpoints(case.folder / part)
     saved, state = store.newest(), None
     scores: list[float] = [] if saved is None else saved.facts["scores"]
     network = problem.new_network(generator_at(problem.seed, "place for weights"))
@@ -154,9 +160,10 @@ def _trained(problem: Problem, store: Checkpoints, epochs: _Epochs) -> nn.Module
     for epoch in epochs(scores, state):
         network = epoch.w
         scores.append(epoch.score)
-        if time.monotonic() - written > _SECONDS_BETWEEN_CHECKPOINTS:
+        if time.monotonic() - written > _MINUTE:
             store.save({"scores": scores}, epoch.sgd.state())
             written = time.monotonic()
+            case.tell(f"{PARTS[part]}, epoch {epoch.n + 1}, training loss {epoch.loss:.3f}")
     return network.eval()
 
 
