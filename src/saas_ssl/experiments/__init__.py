@@ -1,1 +1,1 @@
-"""Experiments over many runs: `compare`."""
+"""Experiments over many runs: `compare`, and `reproduce` with a file for each figure."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from typing import Protocol as Typed
 
 from torch import Tensor, nn
 
@@ -126,29 +125,27 @@ def infer(
 
 def classify(case: Case, problem: Problem, P_u: Tensor) -> nn.Module:
     """Phase two on the hard labels of this posterior."""
-
-    def epochs(scores: list[float], inside: Mapping[str, Tensor] | None) -> Iterator[Epoch]:
-        return train_classifier(problem, P_u, scores, inside=inside)
-
-    return _trained(case, problem, "two", epochs)
+    return _trained(
+        *(case, problem, "two"),
+        lambda scores, inside: train_classifier(problem, P_u, scores, inside=inside),
+    )
 
 
 def supervise(case: Case, problem: Problem) -> nn.Module:
     """The supervised baseline: phase two on the labelled rows alone."""
-
-    def epochs(scores: list[float], inside: Mapping[str, Tensor] | None) -> Iterator[Epoch]:
-        return train_supervised(problem, scores, inside=inside)
-
-    return _trained(case, problem, "supervised", epochs)
-
-
-class _Epochs(Typed):
-    def __call__(
-        self, scores: list[float], inside: Mapping[str, Tensor] | None
-    ) -> Iterator[Epoch]: ...
+    return _trained(
+        *(case, problem, "supervised"),
+        lambda scores, inside: train_supervised(problem, scores, inside=inside),
+    )
 
 
-def _trained(case: Case, problem: Problem, part: str, epochs: _Epochs) -> nn.Module:
+def _trained(
+    case: Case,
+    problem: Problem,
+    part: str,
+    epochs: Callable[[list[float], Mapping[str, Tensor] | None], Iterator[Epoch]],
+) -> nn.Module:
+    """The network after all epochs, of which some may have been done by an earlier process."""
     store = Checkpoints(case.folder / part)
     saved, state = store.newest(), None
     scores: list[float] = [] if saved is None else saved.facts["scores"]
