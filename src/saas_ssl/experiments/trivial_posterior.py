@@ -7,6 +7,13 @@ result in the same test performance as that of a supervised baseline and does no
 unlabeled samples at all". Four classifiers: the baseline; one on the labels that the baseline gives
 (phase two on the trivial posterior); SaaS started from the trivial posterior; SaaS from its own
 start.
+
+Ours (laptop, MNIST, 5 labelled sets): it does not hold. Test errors of the four: 7.97 ± 0.88, 6.47
+± 0.47, 5.02 ± 0.66 and 5.10 ± 0.62 %. Hard labels of the baseline for ten times as many rows are
+worth half of what SaaS gains, and SaaS ends at the same place from either start.
+
+Runtime on two cores: smoke 10 s, laptop 7 min. paper: 92 h (CIFAR-10) or 22 h (SVHN) on one modern
+GPU, by an estimate.
 """
 
 from collections.abc import Sequence
