@@ -35,7 +35,7 @@ from saas_ssl.experiments.reproduce import (
 from saas_ssl.experiments.speed import training_losses
 from saas_ssl.experiments.trial import Case
 from saas_ssl.networks import copied_state
-from saas_ssl.pipeline import train_supervised
+from saas_ssl.pipeline import supervised_epochs, train_supervised
 
 SMOKE = {"scale": "smoke", "data": "digits:train", "test": "digits:test", "device": "cpu"}
 
@@ -152,19 +152,20 @@ class StopError(Exception):
     """The process is gone."""
 
 
-@pytest.mark.parametrize("epochs", [1, 3, 4])  # of 4: none, one or no epoch is left afterwards
+@pytest.mark.parametrize("left", [15, 1, 0])  # epochs, of 16
 def test_phase_two_goes_on_after_its_last_checkpoint(
-    epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: Any, **options: Any) -> Any:
         for n, epoch in enumerate(train_supervised(*arguments, **options), 1):
             yield epoch
-            if n == epochs:
+            if n == 16 - left:
                 raise StopError
 
     monkeypatch.setattr(trial, "_MINUTE", -1.0)
     own, cut = case(tmp_path / "a"), case(tmp_path / "b")
     problem = own.problem()
+    assert supervised_epochs(problem) == 16
     straight = copied_state(trial.supervise(own, problem))
     fresh = copied_state(problem.new_network(torch.Generator().manual_seed(0)))
     monkeypatch.setattr(trial, "train_supervised", interrupted)

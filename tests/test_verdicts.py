@@ -77,6 +77,7 @@ CASES: list[Case] = [
     ("threshold", labels(alpha_0=0.3, **{"alpha_0.05": 0.1}), {"2": HOLDS}),
     ("threshold", labels(alpha_0=0.1, **{"alpha_0.05": 0.3}), {"2": NOT}),
     ("threshold", labels(alpha_0=0.1, **{"alpha_0.05": 0.1}), {"2": UNDECIDED}),
+    ("threshold", labels(**{"alpha_0.05": 0.1}, alpha_0=0.1), {"2": UNDECIDED}),
     ("unlabelled-count", counts(0.5, 0.4, 0.3, 0.2), {"3": HOLDS}),
     ("unlabelled-count", counts(0.5, 0.2, 0.3, 0.4), {"3": NOT}),
     ("label-speed", speeds(2.0, 1.0, 0.5), {"4": HOLDS}),
