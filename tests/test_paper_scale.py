@@ -1,6 +1,5 @@
 """The paper's protocol with its real networks: one shortened outer iteration, and the forecast."""
 
-import math
 import os
 import signal
 import time
@@ -39,7 +38,7 @@ def test_presets_run_a_shortened_outer_iteration_with_the_real_networks(name: st
     before = copied_state(first)
     assert any(not torch.equal(outer.w[w], before[w]) for w in before if w.endswith("weight"))
     for epoch in (next(train_classifier(problem, outer.P_u)), next(train_supervised(problem))):
-        assert math.isfinite(epoch.loss)
+        assert 0 < epoch.loss < 10  # the rate of 0.1 does not make it diverge
         assert epoch.rate == 0.1
 
 

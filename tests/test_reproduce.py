@@ -34,6 +34,7 @@ from saas_ssl.experiments.reproduce import (
 )
 from saas_ssl.experiments.speed import training_losses
 from saas_ssl.experiments.trial import Case
+from saas_ssl.experiments.unlabelled_count import same_steps
 from saas_ssl.networks import copied_state
 from saas_ssl.pipeline import supervised_epochs, train_supervised
 
@@ -316,17 +317,17 @@ def test_moments_are_spread_and_end_with_the_last() -> None:
     assert moments(1) == [1]
 
 
-def test_fewer_rows_get_as_many_steps_on_a_laptop_and_the_paper_s_epochs_otherwise() -> None:
-    from saas_ssl.experiments.unlabelled_count import lengths
-
+def test_arms_with_the_same_steps_differ_from_the_paper_s_in_their_lengths_alone() -> None:
     grey = EXPERIMENTS["unlabelled-count"].protocol("grey")
     for n in (250, 1000, 5000):
-        own = lengths(grey, n)
+        own = same_steps(grey, n)
         assert own["inner_epochs"] * n == 5 * 1000
         assert own["classifier_epochs"] * n == 20 * 1000
         step = own["posterior_lr"] * own["inner_epochs"]
         assert step == pytest.approx(grey.settings.posterior_lr * grey.settings.inner_epochs)
-    assert lengths(EXPERIMENTS["unlabelled-count"].protocol("svhn"), 5000) == {}
+    arms = EXPERIMENTS["unlabelled-count"].arms
+    assert "5000-same-steps" in arms(grey)
+    assert arms(base("svhn")) == ("0", "5000", "10000", "20000", "40000", "72257")
 
 
 def test_experiments_do_their_statistics_in_one_place() -> None:

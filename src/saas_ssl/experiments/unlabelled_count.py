@@ -3,12 +3,12 @@
     saas reproduce unlabelled-count --scale laptop --data idx:mnist --seeds 4 --workers 2
 
 The paper: test accuracy against the number of unlabelled samples on SVHN with ResNet18, three
-labelled sets; it rises all the way. On a laptop every number of rows gets as many steps of training
-(T and the epochs of phase two fall as N_u rises), so that nothing but the rows differs.
+labelled sets; it rises all the way. T is the same for all, so that more rows also mean more steps;
+on small scales further arms have as many steps for any number of rows.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import linear_regression
 from typing import Any
 
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from saas_ssl.experiments.experiment import Experiment, Records
 from saas_ssl.experiments.plots import curves
-from saas_ssl.experiments.protocol import Protocol, base
+from saas_ssl.experiments.protocol import Kind, Protocol, base
 from saas_ssl.experiments.trial import (
     Case,
     Cost,
@@ -27,42 +27,48 @@ from saas_ssl.experiments.trial import (
     run_saas,
     run_supervised,
 )
-from saas_ssl.experiments.verdicts import Verdict, all_positive, by_seed, effect
+from saas_ssl.experiments.verdicts import Verdict, all_positive, effect
 from saas_ssl.pipeline import Problem
 
-_COUNTS = {
+_COUNTS: dict[Kind, tuple[int, ...]] = {
     "smoke": (100, 200, 400),
-    "grey": (250, 500, 1000, 2500, 5000),
+    "grey": (250, 500, 1000, 2500),
     "colour": (1000, 2000, 4000, 8000),
     "cifar10": (5_000, 10_000, 20_000, 46_000),
     "svhn": (5_000, 10_000, 20_000, 40_000, 72_257),
+}
+SAME_STEPS = "-same-steps"
+_WITH_SAME_STEPS: dict[Kind, tuple[int, ...]] = {
+    "smoke": (100, 400),
+    "grey": (250, 500, 2500, 5000),
+    "colour": (1000, 2000, 8000),
 }
 
 
 def arms(protocol: Protocol) -> Sequence[str]:
     """Numbers of unlabelled rows; none of them is the supervised baseline."""
-    return ("0", *(str(n) for n in _COUNTS[protocol.kind]))
+    same = [f"{n}{SAME_STEPS}" for n in _WITH_SAME_STEPS.get(protocol.kind, ())]
+    return ("0", *(str(n) for n in _COUNTS[protocol.kind]), *same)
 
 
-def lengths(protocol: Protocol, n: int) -> dict[str, Any]:
-    """Settings for n rows: as many steps for any n, and the same effective step of P_u."""
-    own = protocol.settings
-    if protocol.unlabelled is None:  # the paper, by the letter
-        return {}
-    share = protocol.unlabelled / n
+def same_steps(protocol: Protocol, n: int) -> dict[str, Any]:
+    """Settings for n rows with the steps that the protocol's rows take, and its effective step."""
+    own, share = protocol.settings, (protocol.unlabelled or n) / n
     T, epochs = (max(1, round(e * share)) for e in (own.inner_epochs, own.classifier_epochs))
     step = own.posterior_lr * own.inner_epochs / T
     return {"inner_epochs": T, "classifier_epochs": epochs, "posterior_lr": step}
 
 
 def _problem(case: Case, arm: str) -> Problem:
-    n = int(arm) or _COUNTS[case.protocol.kind][0]
-    return case.problem(n, **lengths(case.protocol, n))
+    n = int(arm.removesuffix(SAME_STEPS))
+    if n == 0:  # as the baseline of the tables
+        return case.problem()
+    return case.problem(n, **(same_steps(case.protocol, n) if SAME_STEPS in arm else {}))
 
 
 def run(case: Case, arm: str) -> Record:
     """Both phases, or the baseline."""
-    return (run_saas if int(arm) else run_supervised)(case, _problem(case, arm))
+    return (run_supervised if arm == "0" else run_saas)(case, _problem(case, arm))
 
 
 def cost(case: Case, arm: str) -> Cost:
@@ -73,43 +79,55 @@ def cost(case: Case, arm: str) -> Cost:
     return cost_of_phase_one(problem) + cost_of_phase_two(problem)
 
 
-def slope(records: Records, seed: int) -> float:
-    """By how many points the test error falls when the unlabelled rows double: least squares."""
-    counts = [arm for arm in records if int(arm)]
-    x = [math.log2(int(arm)) for arm in counts]
-    y = [100 * records[arm][seed]["test_error"] for arm in counts]
+def slope(errors: Mapping[int, float]) -> float:
+    """By how many points the error falls when the unlabelled rows double: least squares."""
+    x, y = [math.log2(n) for n in errors], [100 * error for error in errors.values()]
     return -linear_regression(x, y).slope
+
+
+def by_count(records: Records, seed: int, ending: str = "") -> dict[int, float]:
+    """The test error of this seed for each number of unlabelled rows."""
+    counts = {arm: arm.removesuffix(ending) for arm in records if arm.endswith(ending)}
+    errors = {int(n): records[arm][seed]["test_error"] for arm, n in counts.items() if n.isdigit()}
+    return {n: errors[n] for n in sorted(errors) if n}
 
 
 def verdicts(records: Records) -> list[Verdict]:
     """The slope, and the whole way from the fewest to the most."""
-    first, last = (by_seed(records[arm], "test_error") for arm in _ends(records))
-    seeds = sorted(set.intersection(*(set(records[arm]) for arm in records)))
-    falls = [slope(records, seed) for seed in seeds]
-    whole = [100 * (first[seed] - last[seed]) for seed in seeds]
+    runs = [by_count(records, seed) for seed in records["0"]]
+    whole = [100 * (errors[min(errors)] - errors[max(errors)]) for errors in runs]
+    same = [by_count(records, seed, SAME_STEPS) for seed in records["0"]]
+    also = []
+    if same[0]:
+        falls = [slope(errors) for errors in same]
+        also = [effect("... where any number of rows gets as many steps", falls)]
     return [
         all_positive(
             "3",
-            effect("lower test error for twice as many unlabelled rows", falls),
+            effect(
+                "lower test error for twice as many unlabelled rows",
+                [slope(errors) for errors in runs],
+            ),
             effect("lower test error with the most unlabelled rows than the fewest", whole),
+            also=also,
         )
     ]
 
 
-def _ends(records: Records) -> tuple[str, str]:
-    counts = sorted((arm for arm in records if int(arm)), key=int)
-    return counts[0], counts[-1]
-
-
 def draw(figure: Figure, records: Records) -> None:
     """Test accuracy against the number of unlabelled rows."""
-    counts = sorted((arm for arm in records if int(arm)), key=int)
-    seeds = sorted(set.intersection(*(set(records[arm]) for arm in records)))
     axes = figure.subplots()
-    runs = [[100 - 100 * records[arm][s]["test_error"] for arm in counts] for s in seeds]
-    same = [[100 - 100 * records["0"][s]["test_error"]] * len(counts) for s in seeds]
-    x = [int(arm) for arm in counts]
-    curves(axes, x, {"SaaS": runs, "supervised": same}, marker="o")
+    ticks = set[int]()
+    for ending, name in (("", "SaaS"), (SAME_STEPS, "SaaS, the same number of steps")):
+        runs = [by_count(records, seed, ending) for seed in records["0"]]
+        if x := list(runs[0]):
+            accuracies = [[100 - 100 * error for error in run.values()] for run in runs]
+            curves(axes, x, {name: accuracies}, marker="o")
+            ticks |= set(x)
+    x = sorted(ticks)
+    baseline = [[100 - 100 * run["test_error"]] * len(x) for run in records["0"].values()]
+    curves(axes, x, {"supervised": baseline})
+    axes.legend(frameon=False)
     axes.set(xlabel="unlabelled rows", ylabel="test accuracy, %", xscale="log")
     axes.set_xticks(x, [f"{n:,}" for n in x])
     axes.minorticks_off()
