@@ -248,6 +248,16 @@ def test_whitening_makes_white_and_can_be_undone() -> None:
     torch.testing.assert_close(zca.whiten, zca.whiten.T, atol=1e-4, rtol=1e-4)  # zero-phase
 
 
+def test_whitening_by_few_rows_does_not_blow_up_what_they_do_not_show() -> None:
+    mix = torch.randn(64, 64, generator=generator_at(0)) * 0.05
+    x = torch.randn(2000, 64, generator=generator_at(1)) @ mix + 0.5
+    few, new = x[:50], x[1000:]
+    assert fit_zca(few).apply(new).std() < 3
+    assert fit_zca(few, epsilon=1e-6).apply(new).std() > 10
+    many = x[:1000]
+    assert torch.equal(fit_zca(many).whiten, fit_zca(many, epsilon=1e-6).whiten)
+
+
 def test_whitening_of_images_keeps_their_shape() -> None:
     x = (images(60, size=4) * 255).to(torch.uint8)
     zca = fit_zca(x)

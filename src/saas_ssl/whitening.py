@@ -44,9 +44,14 @@ class Zca:
 
 
 def fit_zca(
-    x: Tensor, rows: Tensor | None = None, epsilon: float = 1e-6, total: Total = own_total
+    x: Tensor, rows: Tensor | None = None, epsilon: float | None = None, total: Total = own_total
 ) -> Zca:
-    """Fit on the training rows only; ε = 1e-6 on pixels in [0, 1] is VAT's setting."""
+    """Fit on the training rows only.
+
+    ε is 1e-6 unless given, VAT's setting for pixels in [0, 1]; but of fewer than two rows a pixel it
+    is a tenth of the mean variance. So few do not show all directions, and what new rows have in the
+    others would be blown up a thousandfold.
+    """
     n, D = int(total(torch.tensor(len(x) if rows is None else len(rows)))), x[0].numel()  # noqa: N806
     mean, covariance = (torch.zeros(shape, dtype=torch.float64) for shape in ((D,), (D, D)))
     for block in in_blocks(x, rows):
@@ -56,6 +61,8 @@ def fit_zca(
         centred = _flat(block) - mean.float()
         covariance += (centred.T @ centred).double()
     S, U = torch.linalg.eigh(total(covariance) / n)  # noqa: N806
+    if epsilon is None:
+        epsilon = 1e-6 if n >= 2 * D else max(1e-6, 0.1 * S.mean().item())
     scale = (S.clamp(min=0.0) + epsilon).sqrt()
     return Zca(mean.float(), (U / scale @ U.T).float(), (U * scale @ U.T).float())
 

@@ -5,6 +5,12 @@
 The paper: "our method requires some data augmentation"; "performance suffers in the absence of any
 augmentation". The baselines are trained as well, to tell what SaaS loses from what any classifier
 loses.
+
+Ours (laptop, MNIST, 5 labelled sets): it holds, test error 6.01 ± 0.70 % without and 5.10 ± 0.62 %
+with augmentation. The baseline suffers far more: 24.82 ± 5.28 and 7.97 ± 0.88 %.
+
+Runtime on two cores: smoke 8 s, laptop 6 min. paper: 89 h (CIFAR-10) or 18 h (SVHN) on one modern
+GPU, by an estimate.
 """
 
 from collections.abc import Sequence

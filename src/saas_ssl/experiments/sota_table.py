@@ -7,6 +7,14 @@ SaaS 10.94 ± 0.07, Stochastic Transformation 11.29, Temporal Ensemble 12.16, Me
 GAN+FM 15.59; SVHN with 1,000 labels SaaS 3.82 ± 0.09, VAT 3.86, Mean Teacher 3.95, Temporal
 Ensemble 4.42, GAN+FM 5.88. Here all of them are trained, on the same labels with the same network
 and as many image passes as both phases of SaaS take. `saas compare` has more methods.
+
+Ours (laptop, MNIST, 3 labelled sets): VAT 2.50 ± 0.35, Stochastic Transformations 2.60 ± 0.33,
+Temporal Ensembling 3.11 ± 0.76, SaaS + VAT 3.37 ± 0.26, SaaS 3.48 ± 0.29, Mean Teacher 3.67 ± 0.80,
+GAN + FM 6.53 ± 0.95, supervised 6.56 ± 0.97. SaaS beats supervised training; what VAT adds to it is
+undecided.
+
+Runtime on two cores: smoke 17 s, laptop 11 min. paper: 353 h (CIFAR-10) or 70 h (SVHN) on one
+modern GPU, by an estimate.
 """
 
 from collections.abc import Sequence

@@ -14,25 +14,17 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from saas_ssl.experiments.baseline import SAAS, SUPERVISED, cost_of_arm, run_arm
 from saas_ssl.experiments.experiment import Experiment, Records
 from saas_ssl.experiments.plots import curves
 from saas_ssl.experiments.protocol import Kind, Protocol, base
-from saas_ssl.experiments.trial import (
-    Case,
-    Cost,
-    Record,
-    cost_of_phase_one,
-    cost_of_phase_two,
-    cost_of_supervised,
-    run_saas,
-    run_supervised,
-)
+from saas_ssl.experiments.trial import Case, Cost, Record
 from saas_ssl.experiments.verdicts import Verdict, all_positive, effect
 from saas_ssl.pipeline import Problem
 
 _COUNTS: dict[Kind, tuple[int, ...]] = {
     "smoke": (100, 200, 400),
-    "grey": (250, 500, 1000, 2500),
+    "grey": (250, 500, 1000),
     "colour": (1000, 2000, 4000, 8000),
     "cifar10": (5_000, 10_000, 20_000, 46_000),
     "svhn": (5_000, 10_000, 20_000, 40_000, 72_257),
@@ -68,15 +60,12 @@ def _problem(case: Case, arm: str) -> Problem:
 
 def run(case: Case, arm: str) -> Record:
     """Both phases, or the baseline."""
-    return (run_supervised if arm == "0" else run_saas)(case, _problem(case, arm))
+    return run_arm(case, SUPERVISED if arm == "0" else SAAS, _problem(case, arm))
 
 
 def cost(case: Case, arm: str) -> Cost:
     """Both phases, or the baseline."""
-    problem = _problem(case, arm)
-    if arm == "0":
-        return cost_of_supervised(problem)
-    return cost_of_phase_one(problem) + cost_of_phase_two(problem)
+    return cost_of_arm(SUPERVISED if arm == "0" else SAAS, _problem(case, arm))
 
 
 def slope(errors: Mapping[int, float]) -> float:
