@@ -54,6 +54,13 @@ def counts(*errors: float) -> Records:
     }
 
 
+def with_same_steps(few: float, many: float) -> Records:
+    """More rows are better at the same T; at the same number of steps it is for these to say."""
+    same = {"100-same-steps": few, "400-same-steps": many}
+    more = {arm: {s: {"test_error": e + JITTER[s]} for s in SEEDS} for arm, e in same.items()}
+    return {**counts(0.5, 0.4, 0.3, 0.2), **more}
+
+
 def augmented(saas: float, saas_plain: float) -> Records:
     return errors(
         supervised_augmented=0.4, supervised_plain=0.5, saas_augmented=saas, saas_plain=saas_plain
@@ -80,6 +87,8 @@ CASES: list[Case] = [
     ("threshold", labels(**{"alpha_0.05": 0.1}, alpha_0=0.1), {"2": UNDECIDED}),
     ("unlabelled-count", counts(0.5, 0.4, 0.3, 0.2), {"3": HOLDS}),
     ("unlabelled-count", counts(0.5, 0.2, 0.3, 0.4), {"3": NOT}),
+    ("unlabelled-count", with_same_steps(0.3, 0.2), {"3": HOLDS}),
+    ("unlabelled-count", with_same_steps(0.2, 0.3), {"3": NOT}),
     ("label-speed", speeds(2.0, 1.0, 0.5), {"4": HOLDS}),
     ("label-speed", speeds(0.5, 1.0, 2.0), {"4": NOT}),
     ("label-speed", speeds(1.0, 2.0, 0.5), {"4": HOLDS}),

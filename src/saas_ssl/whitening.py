@@ -48,9 +48,9 @@ def fit_zca(
 ) -> Zca:
     """Fit on the training rows only.
 
-    ε is 1e-6 unless given, VAT's setting for pixels in [0, 1]; but of fewer than two rows a pixel it
-    is a tenth of the mean variance. So few do not show all directions, and what new rows have in the
-    others would be blown up a thousandfold.
+    ε is 1e-6 unless given, VAT's setting for pixels in [0, 1]; but of fewer than two rows a pixel
+    it is a tenth of the mean variance. So few do not show all directions, and what new rows have in
+    the others would be blown up a thousandfold.
     """
     n, D = int(total(torch.tensor(len(x) if rows is None else len(rows)))), x[0].numel()  # noqa: N806
     mean, covariance = (torch.zeros(shape, dtype=torch.float64) for shape in ((D,), (D, D)))

@@ -3,6 +3,12 @@
     saas reproduce init --scale laptop --data idx:mnist --seeds 5 --workers 2
 
 The paper: both were tested and give similar results. (The authors' code resets.)
+
+Ours (laptop, MNIST, 5 labelled sets): undecided, 5.74 ± 0.64 % wrong labels drawn anew and 8.80 ±
+4.06 % reset; drawn anew is better on all five.
+
+Runtime on two cores: smoke 7 s, laptop 8 min. paper: 18 h (CIFAR-10) or 3.6 h (SVHN) on one modern
+GPU, by an estimate.
 """
 
 from collections.abc import Sequence

@@ -5,6 +5,13 @@
 The paper: accuracy on the unlabelled rows of SVHN against the outer epoch, 5 to 30, for batches of
 25 rows, of 100, and of 100 with noise of variance 1e-5 η_w on the weights. 25 is better than 100
 and three times as slow; with noise, 100 comes to the same when it is trained for longer.
+
+Ours (laptop, MNIST, 5 labelled sets): the first half holds, the second does not: 3.28 ± 0.71 %
+wrong labels with batches of 25, 5.26 ± 0.63 % with 100, 5.18 ± 0.66 % with 100 and noise. 25 takes
+1.4 times as long.
+
+Runtime on two cores: smoke 7 s, laptop 23 min. paper: 28 h (CIFAR-10) or 5.4 h (SVHN) on one modern
+GPU, by an estimate.
 """
 
 from collections.abc import Sequence

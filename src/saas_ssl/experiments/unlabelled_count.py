@@ -5,6 +5,14 @@
 The paper: test accuracy against the number of unlabelled samples on SVHN with ResNet18, three
 labelled sets; it rises all the way. T is the same for all, so that more rows also mean more steps;
 on small scales further arms have as many steps for any number of rows.
+
+Ours (laptop, MNIST, 5 labelled sets): undecided. At the same T the test error falls from 63.95 ±
+3.55 to 28.11 ± 5.13 and 5.10 ± 0.62 % with 250, 500 and 1,000 rows, because fewer rows make inner
+loops of too few steps; with as many steps for all it is 6.76 ± 1.28, 5.78 ± 0.48, 5.10 ± 0.62, 5.63
+± 0.37 and 6.42 ± 1.33 % with 250, 500, 1,000, 2,500 and 5,000.
+
+Runtime on two cores: smoke 9 s, laptop 13 min. paper: 78 h (CIFAR-10) or 18 h (SVHN) on one modern
+GPU, by an estimate.
 """
 
 import math
@@ -32,8 +40,8 @@ _COUNTS: dict[Kind, tuple[int, ...]] = {
 SAME_STEPS = "-same-steps"
 _WITH_SAME_STEPS: dict[Kind, tuple[int, ...]] = {
     "smoke": (100, 400),
-    "grey": (250, 500, 2500, 5000),
-    "colour": (1000, 2000, 8000),
+    "grey": (250, 500, 1000, 2500, 5000),
+    "colour": (1000, 2000, 4000, 8000),
 }
 
 
@@ -82,25 +90,14 @@ def by_count(records: Records, seed: int, ending: str = "") -> dict[int, float]:
 
 
 def verdicts(records: Records) -> list[Verdict]:
-    """The slope, and the whole way from the fewest to the most."""
-    runs = [by_count(records, seed) for seed in records["0"]]
-    whole = [100 * (errors[min(errors)] - errors[max(errors)]) for errors in runs]
-    same = [by_count(records, seed, SAME_STEPS) for seed in records["0"]]
-    also = []
-    if same[0]:
-        falls = [slope(errors) for errors in same]
-        also = [effect("... where any number of rows gets as many steps", falls)]
-    return [
-        all_positive(
-            "3",
-            effect(
-                "lower test error for twice as many unlabelled rows",
-                [slope(errors) for errors in runs],
-            ),
-            effect("lower test error with the most unlabelled rows than the fewest", whole),
-            also=also,
-        )
-    ]
+    """The slope at the T of all, and where there are such arms at the same number of steps."""
+    names = {
+        "": "lower test error for twice as many unlabelled rows",
+        SAME_STEPS: "... where any number of rows gets as many steps",
+    }
+    runs = {end: [by_count(records, seed, end) for seed in records["0"]] for end in names}
+    slopes = {end: [slope(errors) for errors in own] for end, own in runs.items() if own[0]}
+    return [all_positive("3", *(effect(names[end], falls) for end, falls in slopes.items()))]
 
 
 def draw(figure: Figure, records: Records) -> None:
