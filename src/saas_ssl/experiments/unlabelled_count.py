@@ -1,6 +1,6 @@
 """Fig. 2 right: the more unlabelled rows, the better the classifier.
 
-    saas reproduce unlabelled-count --scale laptop --data idx:mnist --seeds 4 --workers 2
+    saas reproduce unlabelled-count --scale laptop --data idx:mnist --seeds 5 --workers 2
 
 The paper: test accuracy against the number of unlabelled samples on SVHN with ResNet18, three
 labelled sets; it rises all the way. T is the same for all, so that more rows also mean more steps;
