@@ -15,12 +15,16 @@ from saas_ssl.augment import (
     fit_preprocessing,
     jitter_colours,
     named_recipe,
+    perturb,
     strong,
 )
 from saas_ssl.randomness import generator_at
 from saas_ssl.whitening import fit_zca
 
-ALL = [*RECIPES, *(f"strong-{name}" for name in RECIPES)]
+FOR_FEATURES = [name for name, recipe in RECIPES.items() if recipe.noise or recipe.dropout]
+ALL = [
+    f"{prefix}{name}" for prefix in ("", "strong-") for name in RECIPES if name not in FOR_FEATURES
+]
 
 
 def images(n: int = 8, channels: int = 3, size: int = 16) -> Tensor:
@@ -178,6 +182,33 @@ def test_strong_doubles_every_range() -> None:
         else:
             assert after == 2 * before
     assert named_recipe("strong-cifar10") == doubled
+    for name in FOR_FEATURES:
+        weak, doubled = RECIPES[name], named_recipe(f"strong-{name}")
+        assert doubled == Recipe(noise=2 * weak.noise, dropout=2 * weak.dropout)
+
+
+def test_noise_and_dropout_are_those_of_the_recipe() -> None:
+    x, recipe = torch.full((400, 50), 3.0), Recipe(noise=0.5, dropout=0.2)
+    out = perturb(x, recipe, generator_at(0))
+    assert torch.equal(out, perturb(x, recipe, generator_at(0)))
+    assert not torch.equal(out, perturb(x, recipe, generator_at(1)))
+    kept = out[out != 0]
+    assert len(kept) / x.numel() == pytest.approx(0.8, abs=0.01)
+    assert kept.mean().item() == pytest.approx(3.0, abs=0.02)
+    assert kept.std().item() == pytest.approx(0.5, abs=0.02)
+    assert torch.equal(x, torch.full((400, 50), 3.0))  # nothing is changed in place
+
+
+@pytest.mark.parametrize("name", FOR_FEATURES)
+def test_features_are_perturbed_after_they_are_standardised(name: str) -> None:
+    x = 1000 + 50 * torch.randn(300, 6, generator=generator_at(0), dtype=torch.float64)
+    recipe, preprocessing = RECIPES[name], fit_preprocessing(x)
+    view = augmented_view(recipe, preprocessing, ndim=2)
+    assert torch.equal(view(x, generator_at(1)), perturb(preprocessing(x), recipe, generator_at(1)))
+    pixels = (images(4) * 255).to(torch.uint8)  # images may be perturbed too
+    assert augmented_view(recipe, fit_preprocessing(pixels))(pixels, generator_at(0)).shape == (
+        pixels.shape
+    )
 
 
 def test_cifar10_and_svhn_have_what_the_paper_lists() -> None:
@@ -227,7 +258,7 @@ def test_views_of_features_and_of_whitened_images() -> None:
     with pytest.raises(ValueError, match="no colours"):
         augmented_view(RECIPES["cifar10"], whitened)
     assert augmented_view(RECIPES["translate"], whitened)(x, generator_at(0)).shape == x.shape
-    with pytest.raises(ValueError, match="for features choose none"):
+    with pytest.raises(ValueError, match="for features choose features or none"):
         augmented_view(RECIPES["digits"], fit_preprocessing(torch.rand(9, 4)), ndim=2)
     with pytest.raises(ValueError, match="needs images"):
         augment(torch.rand(9, 4), RECIPES["digits"], generator_at(0))

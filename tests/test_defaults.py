@@ -51,14 +51,15 @@ def test_what_is_given_stays_and_the_rest_follows() -> None:
 def test_shapes_choose_networks_and_augmentation() -> None:
     chosen = [automatic(shape, 100, 1_000) for shape in (COLOUR, GREY, FEATURES)]
     assert [s.network for s in chosen] == ["small_conv", "small_conv", "mlp"]
-    assert [s.augmentation for s in chosen] == ["cifar10", "digits", "none"]
+    assert [s.augmentation for s in chosen] == ["cifar10", "digits", "features"]
+    assert [s.initial_posterior for s in chosen] == ["uniform", "uniform", "supervised"]
     assert [s.classifier_augmentation for s in chosen] == ["same", "strong", "same"]
 
 
-def test_it_needs_rows_of_both_kinds() -> None:
-    for N_l, N_u in ((0, 5), (5, 0)):
-        with pytest.raises(ValueError, match="some rows are labelled and some not"):
-            automatic(GREY, N_l, N_u)
+def test_it_needs_labelled_rows_which_stand_in_for_the_others() -> None:
+    with pytest.raises(ValueError, match="some rows are labelled"):
+        automatic(GREY, 0, 5)
+    assert automatic(GREY, 5, 0) == automatic(GREY, 5, 5)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Settings reach the algorithm, and SaaS beats its supervised baseline on bundled data."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from saas_ssl.data import PartiallyLabelled, hold_out, keep_labels, read_digits
 from saas_ssl.pipeline import (
     error_rate,
     infer_posterior,
+    initial_passes,
     initial_posterior,
     predict,
     prepare,
@@ -285,7 +287,7 @@ def test_paper_presets_are_the_paper_s_numbers() -> None:
         ({"batch_size": 1000}, "batch of 1000 unlabelled rows"),
         ({"network": "vgg"}, "unknown network 'vgg'"),
         ({"network": "resnet18"}, "takes images"),
-        ({"augmentation": "cifar10"}, "for features choose none"),
+        ({"augmentation": "cifar10"}, "for features choose features or none"),
         ({"augmentation": "cifar11"}, "unknown augmentation 'cifar11'"),
     ],
 )
@@ -298,14 +300,41 @@ def test_bad_settings_are_refused_before_any_work(change: dict[str, Any], senten
     ("labels", "sentence"),
     [
         (lambda y: torch.full_like(y, -1), "no labelled rows"),
-        (lambda y: y.clamp(min=0), "no unlabelled rows"),
         (lambda y: torch.where(y == 1, -1, y), "no row is labelled 'class 1'"),
+        (lambda y: torch.where(y == 1, 0, y.clamp(min=0)), "no row is labelled 'class 1'"),
     ],
 )
 def test_bad_labels_are_refused_before_any_work(labels: Any, sentence: str) -> None:
     data = features()
     with pytest.raises(ValueError, match=sentence):
         prepare(data.with_labels(labels(data.y)), FEATURES, seed=0)
+
+
+def test_full_labels_are_good_for_the_baseline_alone() -> None:
+    data = features()
+    problem = prepare(data.with_labels(data.y.clamp(min=0)), FEATURES, seed=0)
+    epochs = list(train_supervised(problem))
+    assert len(epochs) == FEATURES.classifier_epochs
+    with pytest.raises(ValueError, match="no unlabelled rows"):
+        next(infer_posterior(problem))
+
+
+def test_a_supervised_posterior_is_the_mean_of_networks_that_know_the_labelled_rows() -> None:
+    data, truth = blobs()
+    data = PartiallyLabelled(data.x.float(), data.y, data.classes, data.ids)
+    problem = prepare(data, with_(initial_posterior="supervised"), seed=0)
+    P_u = initial_posterior(problem)
+    assert torch.equal(P_u, initial_posterior(problem))
+    assert not torch.equal(P_u, initial_posterior(replace(problem, seed=1)))
+    assert P_u.shape == (len(data.unlabelled_rows), data.n_classes)
+    assert P_u.min() >= problem.alpha - 1e-6
+    torch.testing.assert_close(P_u.sum(dim=1), torch.ones(len(P_u)))
+    wrong = (hard_labels(P_u) != truth[data.unlabelled_rows]).double().mean().item()
+    assert wrong < 0.2
+    # Three networks of a hundred steps, each with the labelled rows twice.
+    assert initial_passes(problem) == 3 * problem.supervised_passes(100)
+    assert initial_passes(prepare(data, FEATURES, seed=0)) == 0
+    assert next(infer_posterior(problem)).P_u.shape == P_u.shape
 
 
 def test_unknown_settings_and_presets_are_errors() -> None:

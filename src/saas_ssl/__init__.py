@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from saas_ssl.data import keep_labels as keep_labels
     from saas_ssl.data import read as read
     from saas_ssl.data import read_digits as read_digits
+    from saas_ssl.embedding import embed as embed
+    from saas_ssl.estimator import SaaSClassifier as SaaSClassifier
     from saas_ssl.methods.fitting import fit as fit
     from saas_ssl.model import Model as Model
     from saas_ssl.model import load as load
@@ -40,6 +42,8 @@ _NAMES = {
     "algorithm": "Epoch Outer phase_one phase_two",
     "augment": "augmented_view fit_preprocessing named_recipe",
     "data": "PartiallyLabelled hold_out keep_labels read read_digits",
+    "embedding": "embed",
+    "estimator": "SaaSClassifier",
     "methods.fitting": "fit",
     "model": "Model load",
     "networks": "build named_factory",

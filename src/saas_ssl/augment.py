@@ -17,10 +17,10 @@ View = Callable[[Tensor, Generator], Tensor]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Ranges of the random changes of an image; lengths are shares of the image's side.
+    """Ranges of the random changes of a row; lengths are shares of the image's side.
 
     The affine part is a translation by whole pixels, then one of three: a shear, a zoom or a
-    rotation, as in the authors' code.
+    rotation, as in the authors' code. Noise and dropout come last, on standardised numbers.
     """
 
     translate: float = 0.0
@@ -33,6 +33,8 @@ class Recipe:
     saturation: float = 0.0
     hue: float = 0.0  # turns, uniform within ±
     cutout: tuple[float, float] | None = None  # side of a black square, uniform between
+    noise: float = 0.0  # of Gaussian noise on every number, in standard deviations of it
+    dropout: float = 0.0  # share of numbers that become their mean
 
     @property
     def is_affine(self) -> bool:
@@ -44,6 +46,11 @@ class Recipe:
         """Whether pixel values change."""
         return bool(self.brightness or self.contrast or self.saturation or self.hue)
 
+    @property
+    def is_for_images(self) -> bool:
+        """Whether anything of it needs pixels; noise and dropout suit features too."""
+        return self.is_affine or self.is_coloured or self.cutout is not None
+
 
 _AFFINE = Recipe(translate=1 / 8, shear=(-10, -5, 0, 5, 10), zoom=(0.8, 0.9, 1.1, 1.2), rotate=10.0)
 RECIPES: dict[str, Recipe] = {
@@ -53,11 +60,13 @@ RECIPES: dict[str, Recipe] = {
     "digits": replace(_AFFINE, translate=1 / 16),  # digits fill their frame
     "svhn": replace(_AFFINE, cutout=(5 / 32, 9 / 32)),
     "cifar10": replace(_AFFINE, flip=True, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
+    "features": Recipe(noise=0.4, dropout=0.2),
+    "noise": Recipe(noise=0.1),  # of few features none can be spared
 }
 
 
 def strong(recipe: Recipe) -> Recipe:
-    """The same changes over twice the range, and a cutout of half the side."""
+    """The same changes over twice the range, and of images a cutout of half the side."""
     return replace(
         recipe,
         translate=2 * recipe.translate,
@@ -68,7 +77,9 @@ def strong(recipe: Recipe) -> Recipe:
         contrast=2 * recipe.contrast,
         saturation=2 * recipe.saturation,
         hue=2 * recipe.hue,
-        cutout=(0.5, 0.5),
+        cutout=None if recipe.noise or recipe.dropout else (0.5, 0.5),
+        noise=2 * recipe.noise,
+        dropout=2 * recipe.dropout,
     )
 
 
@@ -144,16 +155,18 @@ def fit_preprocessing(
 
 
 def augmented_view(recipe: Recipe, preprocessing: Preprocessing, ndim: int = 4) -> View:
-    """Compose: load, augment by the recipe, standardise."""
+    """Compose: load, augment by the recipe, standardise, perturb."""
     if recipe == Recipe():
         return lambda x, _generator: preprocessing(x)
-    if ndim != 4:
-        raise ValueError("these augmentations are for images: for features choose none")
+    if ndim != 4 and recipe.is_for_images:
+        raise ValueError("these augmentations are for images: for features choose features or none")
     if recipe.is_coloured and preprocessing.zca is not None:
         raise ValueError("whitened images have no colours to change: choose translate or none")
 
     def view(x: Tensor, generator: Generator) -> Tensor:
-        return preprocessing.standardise(augment(preprocessing.load(x), recipe, generator))
+        x = preprocessing.load(x)
+        x = augment(x, recipe, generator) if recipe.is_for_images else x
+        return perturb(preprocessing.standardise(x), recipe, generator)
 
     return view
 
@@ -170,6 +183,15 @@ def augment(x: Tensor, recipe: Recipe, generator: Generator) -> Tensor:
         x = jitter_colours(x, recipe, generator)
     if recipe.cutout is not None:
         x = cut_out(x, recipe.cutout, generator)
+    return x
+
+
+def perturb(x: Tensor, recipe: Recipe, generator: Generator) -> Tensor:
+    """(x + noise · N(0, I)) · mask: of standardised numbers, some become 0, which is their mean."""
+    if recipe.noise:
+        x = x + recipe.noise * torch.randn(x.shape, generator=generator).to(x)
+    if recipe.dropout:
+        x = x * (torch.rand(x.shape, generator=generator) >= recipe.dropout).to(x)
     return x
 
 

@@ -4,17 +4,18 @@ import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import torch
 
+from saas_ssl.algorithm import Outer
 from saas_ssl.descent import Descent
 from saas_ssl.networks import own_width
 from saas_ssl.pipeline import (
     Problem,
     infer_posterior,
-    initial_posterior,
+    initial_passes,
     predict,
     supervised_epochs,
     train_classifier,
@@ -60,7 +61,8 @@ def measure(problem: Problem) -> Speed:
     """Time some steps of each phase on the real network and data, of this process alone."""
     problem = replace(problem, data=problem.training, ranks=ALONE)
     per_step = problem.passes() / problem.steps
-    P_u = initial_posterior(problem)
+    K = problem.data.n_classes
+    P_u = torch.full((len(problem.training.unlabelled_rows), K), 1.0 / K)
     one = _seconds_per_step(lambda after: infer_posterior(problem, P_u, after_step=after))
     two = _seconds_per_step(lambda after: train_classifier(problem, P_u, after_step=after))
     return Speed(one / per_step, two / per_step, _seconds_per_prediction(problem))
@@ -101,9 +103,10 @@ def planned_passes(problem: Problem) -> dict[str, int | None]:
     settings, ranks = problem.settings, problem.ranks
     fixed = settings.classifier_schedule != "halving"
     baseline = problem.supervised_passes(supervised_epochs(problem)) * ranks.sharing
+    outers = problem.passes(settings.outer_iterations * settings.inner_epochs) * ranks.size
     return {
         "supervised": baseline if fixed else None,
-        "one": problem.passes(settings.outer_iterations * settings.inner_epochs) * ranks.size,
+        "one": initial_passes(problem) + outers,
         "two": problem.passes(settings.classifier_epochs) * ranks.sharing if fixed else None,
     }
 
@@ -115,6 +118,7 @@ class Forecast:
     inner_epoch: float  # one epoch of an inner loop
     epoch: float  # one epoch of phase two, or as many image passes of the baseline
     finish: float  # predictions and files at the end
+    start: float = 0.0  # the initial posterior, where it is not just drawn
 
     @classmethod
     def of(cls, problem: Problem, speed: Speed, test_rows: int) -> "Forecast":
@@ -126,6 +130,7 @@ class Forecast:
             problem.passes() * speed.one,
             problem.passes() * speed.two,
             predictions + 2e-5 * rows + 1.0,
+            initial_passes(problem) * speed.two,
         )
 
     def whole(self, settings: Settings) -> float | None:
@@ -134,11 +139,11 @@ class Forecast:
             return None
         inner_epochs = settings.outer_iterations * settings.inner_epochs
         both = 2 * settings.classifier_epochs * self.epoch
-        return inner_epochs * self.inner_epoch + both + self.finish
+        return self.start + inner_epochs * self.inner_epoch + both + self.finish
 
     def times(self, factor: float) -> "Forecast":
         """The same on a machine that is so much slower."""
-        return Forecast(factor * self.inner_epoch, factor * self.epoch, factor * self.finish)
+        return Forecast(*(factor * seconds for seconds in astuple(self)))
 
 
 def in_words(seconds: float | None, processes: int, budget: float | None) -> str:
@@ -179,7 +184,7 @@ def fit(
         problem = prepared(settings)
         forecast = Forecast.of(problem, measure(problem), test_rows)
         seconds = _MARGIN * left()
-        least = forecast.inner_epoch + 2 * forecast.epoch + forecast.finish
+        least = forecast.start + forecast.inner_epoch + 2 * forecast.epoch + forecast.finish
         if resizable and seconds < least and width > _NARROWEST:
             width, narrowed = width // 2, True
         elif (
@@ -210,7 +215,7 @@ def fitted(
     So many `classifiers` are still to be trained: the one of phase two, and maybe the baseline.
     """
     T, M, E = settings.inner_epochs, settings.outer_iterations, settings.classifier_epochs
-    seconds = max(0.0, seconds - forecast.finish)
+    seconds = max(0.0, seconds - forecast.start - forecast.finish)
     share = seconds / (M * T * forecast.inner_epoch + classifiers * E * forecast.epoch)
     if "classifier_epochs" not in given:
         E = max(1, round(E * share))
@@ -223,6 +228,25 @@ def fitted(
     if "posterior_lr" not in given:  # the same effective step
         lengths["posterior_lr"] = settings.posterior_lr * settings.inner_epochs / T
     return lengths
+
+
+def with_lengths(
+    problem: Problem, forecast: Forecast, budget: float, unit: str, given: Collection[str] = ()
+) -> Problem:
+    """The same with T, M and epochs of phase two that spend the budget, in units of the forecast.
+
+    The shares of both phases and the effective step stay as they were, and so does what is `given`.
+    No baseline is trained.
+    """
+    least = forecast.start + forecast.inner_epoch + forecast.epoch + forecast.finish
+    if budget < least:
+        digits = 1 if unit == "seconds" else 0
+        raise ValueError(
+            f"the budget is too short for SaaS: an epoch of each phase takes {least:,.{digits}f} "
+            f"{unit}, and {max(0.0, budget):,.{digits}f} are left"
+        )
+    lengths = fitted(problem.settings, forecast, budget, given, classifiers=1)
+    return replace(problem, settings=problem.settings.changed(**lengths))
 
 
 class Deadline:
@@ -300,3 +324,24 @@ class Deadline:
     def epochs(self) -> int:
         """How many epochs of phase two fit into the time that is left."""
         return max(1, round((self._left() - self._forecast.finish) / self._forecast.epoch))
+
+
+def within(
+    outers: Iterator[Outer], deadline: Deadline | None, settings: Settings, done: int = 0
+) -> Iterator[Outer]:
+    """The outer iterations after the `done` ones, as many as the deadline allows, if there is one.
+
+    The first of all is always allowed.
+    """
+    while True:
+        if deadline is not None:
+            if deadline.decides_outer_iterations and done and not deadline.goes_on(settings):
+                return
+            deadline.begin_outer()
+        outer = next(outers, None)
+        if outer is None:
+            return
+        if deadline is not None:
+            deadline.end_outer(settings)
+        yield outer
+        done += 1

@@ -1,5 +1,7 @@
 """Where the networks compute, and in which precision."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,6 +80,17 @@ def find_place(device: str, precision: Precision, compiled: bool, local_rank: in
     if found.type == "mps" and precision == "bf16" and not _can_bf16_on_mps():
         raise ValueError("this mps device has no bf16: choose --precision fp16 or fp32")
     return Place(found, precision, compiled)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch computes in one thread: on a busy machine two can be far slower than one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _gpu(wanted: torch.device, local_rank: int) -> torch.device:

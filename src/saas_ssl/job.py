@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from saas_ssl.algorithm import Epoch, Outer
 from saas_ssl.batches import steps_per_epoch
 from saas_ssl.blocks import below, under
-from saas_ssl.budget import AVERAGED_EPOCHS, ENDLESS, Deadline
+from saas_ssl.budget import AVERAGED_EPOCHS, ENDLESS, Deadline, within
 from saas_ssl.checkpoints import sync_folder
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.source import Skipped
@@ -26,6 +26,7 @@ from saas_ssl.pipeline import (
     Problem,
     error_rate,
     infer_posterior,
+    initial_passes,
     initial_posterior,
     predict,
     train_classifier,
@@ -124,7 +125,8 @@ def take_part(problem: Problem, journal: Journal, deadline: Deadline | None) -> 
     problem = _refitted(problem, journal, deadline)
     changes = _changes_so_far(problem, journal)
     if changes is not None:
-        for _ in _outers(problem, journal, initial_posterior(problem), changes, deadline):
+        size = (len(problem.data.unlabelled_rows), problem.data.n_classes)
+        for _ in _outers(problem, journal, torch.empty(size), changes, deadline):
             pass
 
 
@@ -251,7 +253,7 @@ def _infer(
         }
         if not sharing:  # otherwise no process has all rows before the end
             write_labels(directory / LABELS_FILE, label_rows(problem.data, labels, P_u.cpu()))
-        journal.note(passes, fields)
+        journal.note(passes + (0 if outer.m else initial_passes(problem)), fields)
         if journal.log is not None and not sharing:
             journal.log.outer(fields, P_u.cpu(), problem.data)
         M = _replanned(problem, journal, outer.m + 1, passes, deadline)
@@ -290,19 +292,7 @@ def _outers(
         journal.taken_inside(),
         ENDLESS if by_clock else None,
     )
-    m = len(changes)
-    while True:
-        if deadline is not None and by_clock and m and not deadline.goes_on(problem.settings):
-            return
-        if deadline is not None:
-            deadline.begin_outer()
-        outer = next(outers, None)
-        if outer is None:
-            return
-        if deadline is not None:
-            deadline.end_outer(problem.settings)
-        yield outer
-        m += 1
+    return within(outers, deadline, problem.settings, len(changes))
 
 
 def _replanned(

@@ -9,19 +9,20 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from saas_ssl.augment import Preprocessing
+from saas_ssl.blocks import below
 from saas_ssl.checkpoints import write_safely
 from saas_ssl.data.arrays import as_rows
 from saas_ssl.data.reading import brought_to
 from saas_ssl.data.source import Source, in_chunks, in_order
 from saas_ssl.decoding import decoded, enough_workers
 from saas_ssl.images import LARGEST_SIDE, Form
-from saas_ssl.networks import NETWORKS, named_factory, unwrapped
+from saas_ssl.networks import NETWORKS, NetworkFactory, build, named_factory, unwrapped
 from saas_ssl.pipeline import predict
 from saas_ssl.runs import MODEL_FILE, WEIGHTS_FILE, save_tensors
 from saas_ssl.whitening import Zca
@@ -36,7 +37,8 @@ class _Description(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = 1
-    network: Literal[tuple(NETWORKS)]  # type: ignore[valid-type]  # by name: nothing is imported
+    # By name, so that nothing is imported; none: the reader must have the factory.
+    network: Literal[tuple(NETWORKS)] | None  # type: ignore[valid-type]
     width: PositiveInt | None
     in_shape: tuple[PositiveInt, ...]
     classes: list[str] = Field(min_length=2)
@@ -49,7 +51,7 @@ class Model:
     """A classifier with everything that it needs to see a row as it did in training."""
 
     network: nn.Module
-    name: str  # of the network
+    name: str | None  # of the network; none: it is no network of ours
     width: int | None
     in_shape: tuple[int, ...]
     classes: Sequence[str]
@@ -142,13 +144,22 @@ def save(model: Model, directory: Path) -> None:
     write_safely(directory / MODEL_FILE, text.encode())
 
 
-def load(run: str | Path) -> Model:
-    """The classifier of a run directory. Nothing in the directory can make this run code."""
+def load(run: str | Path, network: NetworkFactory | None = None) -> Model:
+    """The classifier of a run directory. Nothing in the directory can make this run code.
+
+    `network` is the factory of one that was no network of ours.
+    """
     directory = Path(run)
     if not (directory / MODEL_FILE).is_file() or not (directory / WEIGHTS_FILE).is_file():
         raise ValueError(f"{run} has no {MODEL_FILE} and {WEIGHTS_FILE}: it is not a finished run")
+    broken = ValueError(f"{run} holds a model that is broken, or of another version")
     try:
         told = _Description.model_validate_json((directory / MODEL_FILE).read_bytes())
+    except ValueError:
+        raise broken from None
+    if told.network is None and network is None:
+        raise ValueError(f"{run} has a network that is none of ours: give its factory as `network`")
+    try:
         form = None if told.image is None else Form(**told.image)
         if form is not None and (
             told.in_shape != (form.channels, form.height, form.width)
@@ -156,22 +167,18 @@ def load(run: str | Path) -> Model:
         ):
             raise ValueError("images of an impossible size")
         tensors = load_file(directory / WEIGHTS_FILE)
-        # On the meta device no memory is taken, whatever sizes the description claims; the weights
-        # of the file must then fit.
-        with torch.device("meta"):
-            factory = named_factory(told.network, told.width)
-            network = factory(told.in_shape, len(told.classes), torch.Generator())
-        network.load_state_dict(_below(_NETWORK, tensors), assign=True)
-        preprocessing = _preprocessing(_below(_PREPROCESSING, tensors))
+        w = _network(told, network)
+        w.load_state_dict(_single(below(_NETWORK, tensors)), assign=True)
+        preprocessing = _preprocessing(below(_PREPROCESSING, tensors))
         row = torch.zeros((1, *told.in_shape), dtype=torch.float32 if form is None else torch.uint8)
-        if predict(network, preprocessing, row).shape != (1, len(told.classes)):
+        if predict(w, preprocessing, row).shape != (1, len(told.classes)):
             raise ValueError("the tensors do not fit together")
-    except (SafetensorError, ValidationError, RuntimeError, ValueError, TypeError, KeyError):
-        raise ValueError(f"{run} holds a model that is broken, or of another version") from None
-    network = network.eval().requires_grad_(False)
-    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError):
+        raise broken from None
+    w = w.eval().requires_grad_(False)
+    w = w.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Model(
-        network,
+        w,
         told.network,
         told.width,
         told.in_shape,
@@ -182,15 +189,20 @@ def load(run: str | Path) -> Model:
     )
 
 
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin so, by the rest of their names, in single precision."""
-    return {
-        name.removeprefix(prefix): tensor.float() if tensor.is_floating_point() else tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
+def _network(told: _Description, factory: NetworkFactory | None) -> nn.Module:
+    """A network with any weights. Ours take no memory, whatever sizes the description claims."""
+    in_shape, n_classes = told.in_shape, len(told.classes)
+    if factory is not None and told.network is None:
+        return build(factory, in_shape, n_classes, torch.Generator())
+    with torch.device("meta"):
+        return named_factory(str(told.network), told.width)(in_shape, n_classes, torch.Generator())
+
+
+def _single(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same in single precision, in which networks compute."""
+    return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
 
 
 def _preprocessing(tensors: dict[str, Tensor]) -> Preprocessing:
-    zca = _below(_ZCA, tensors)
+    zca = below(_ZCA, tensors)
     return Preprocessing(tensors["mean"], tensors["std"], Zca(**zca) if zca else None)

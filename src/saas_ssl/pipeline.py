@@ -1,5 +1,6 @@
 """From data and settings to both phases of the algorithm: everything resolved, nothing written."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,12 +11,12 @@ from torch import Generator, Tensor, nn
 from saas_ssl.algorithm import Epoch, Outer, phase_one, phase_two
 from saas_ssl.augment import Preprocessing, View, augmented_view, fit_preprocessing, named_recipe
 from saas_ssl.batches import image_passes, steps_per_epoch
-from saas_ssl.checks import check_phase_one
+from saas_ssl.checks import check_batch, check_labels, check_phase_one
 from saas_ssl.data.partially_labelled import SET_ASIDE, PartiallyLabelled
 from saas_ssl.data.splits import split_validation
 from saas_ssl.descent import Descent
 from saas_ssl.devices import CPU, Place
-from saas_ssl.host import Host
+from saas_ssl.host import Combine, Host
 from saas_ssl.losses import log_softmax
 from saas_ssl.networks import (
     NetworkFactory,
@@ -25,13 +26,15 @@ from saas_ssl.networks import (
     redraw_,
     unwrapped,
 )
-from saas_ssl.posterior import INITIAL_POSTERIORS
+from saas_ssl.posterior import INITIAL_POSTERIORS, SUPERVISED
 from saas_ssl.presets import Settings
-from saas_ssl.randomness import generator_at, global_draws_from
+from saas_ssl.randomness import generator_at, global_draws_from, seed_at
 from saas_ssl.schedules import SCHEDULES, Rate, fixed_length, halving
+from saas_ssl.simplex import project
 from saas_ssl.workers import ALONE, Ranks
 
 _ROWS_AT_ONCE = 512
+_GUESSES, _GUESS_EPOCHS, _GUESS_STEPS = 3, 30, 100  # of a supervised initial posterior
 
 
 AfterStep = Callable[[Descent], None]
@@ -77,7 +80,7 @@ class Problem:
     @property
     def supervised_B(self) -> int:  # noqa: N802
         """|B| where the labelled rows stand in for the unlabelled ones."""
-        return min(self.B, len(self.training.labelled_rows))
+        return min(max(self.B, 3), len(self.training.labelled_rows))  # or a batch may have one row
 
     def passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of either phase take through the network of this process."""
@@ -100,7 +103,8 @@ def prepare(
 ) -> Problem:
     """Check everything, set validation rows apart, and fit the preprocessing on the training rows.
 
-    `network` is any factory; without one it is the network that the settings name. Ranks that share
+    Data without unlabelled rows are good for the supervised baseline alone. `network` is any
+    factory; without one it is the network that the settings name. Ranks that share
     the rows must all call it, as they do everything that follows.
     """
     training, validation = split_validation(
@@ -110,19 +114,23 @@ def prepare(
     B, K = settings.batch_size, data.n_classes
     B_l = settings.labelled_batch_size or min(B, len(training.labelled_rows))
     alpha = 0.5 / K if settings.min_probability is None else settings.min_probability
-    check_phase_one(
-        training,
-        None,
-        (),
-        settings.inner_epochs,
-        B,
-        B_l,
-        alpha,
-        settings.stability_patience,
-        settings.weights,
-        settings.update,
-        settings.gradient_at,
-    )
+    if len(data.unlabelled_rows) == 0:  # only the supervised baseline is possible
+        check_labels(training)
+        check_batch(B_l, len(training.labelled_rows), "labelled")
+    else:
+        check_phase_one(
+            training,
+            None,
+            (),
+            settings.inner_epochs,
+            B,
+            B_l,
+            alpha,
+            settings.stability_patience,
+            settings.weights,
+            settings.update,
+            settings.gradient_at,
+        )
     counted_before = ranks.shares_rows and ranks.rank > 0  # the labelled rows, by rank 0
     rows = training.unlabelled_rows if counted_before else training.rows
     preprocessing = fit_preprocessing(training.x, settings.whiten, rows, ranks.total)
@@ -194,11 +202,9 @@ def _try_smallest_batches(problem: Problem) -> None:
     """What would only fail an hour later fails now: each view, and a step of the network on it."""
     data, settings = problem.training, problem.settings
     N_u, N_l = len(data.unlabelled_rows), len(data.labelled_rows)
-    smallest = min(
-        problem.B_l,
-        N_u // problem.steps,
-        N_l // steps_per_epoch(N_l, problem.supervised_B),
-    )
+    smallest = min(problem.B_l, N_l // steps_per_epoch(N_l, problem.supervised_B))
+    if N_u:
+        smallest = min(smallest, N_u // problem.steps)
     generator = generator_at(problem.seed, "trial")
     network = problem.new_network(generator).train()
     for name in (settings.augmentation, settings.classifier_augmentation):
@@ -227,11 +233,13 @@ def infer_posterior(
     after_step: AfterStep = Host.after_step,
     inside: Mapping[str, Tensor] | None = None,
     M: int | None = None,
+    average: Combine | None = None,
 ) -> Iterator[Outer]:
     """Phase one, from the given posterior or from the initial one that the settings name.
 
     To continue, give the `changes` so far too, and the state `inside` of an inner loop, if any. M
-    is that of the settings unless another one is given.
+    is that of the settings unless another one is given. dP_u is averaged over the trajectories of
+    all ranks, or by `average` over those that the caller knows of.
     """
     settings, ranks = problem.settings, problem.ranks
     if P_u is None:
@@ -260,17 +268,21 @@ def infer_posterior(
         patience=settings.stability_patience,
         P_u=P_u.to(problem.place.posterior_device),
         changes=changes,
-        host=_host(problem, after_step, inside, problem.steps),
+        host=_host(problem, after_step, inside, problem.steps, average),
     )
 
 
 def _host(
-    problem: Problem, after_step: AfterStep, inside: Mapping[str, Tensor] | None, steps: int | None
+    problem: Problem,
+    after_step: AfterStep,
+    inside: Mapping[str, Tensor] | None,
+    steps: int | None,
+    average: Combine | None = None,
 ) -> Host:
     ranks = problem.ranks
     rows = len(problem.training.unlabelled_rows)
     return Host(
-        average=ranks.average,
+        average=average or ranks.average,
         over_rows=partial(ranks.over_rows, rows=rows),
         after_step=after_step,
         steps=steps,
@@ -282,10 +294,37 @@ def _host(
 
 def initial_posterior(problem: Problem) -> Tensor:
     """P_u before the first outer iteration, for the rows of this process."""
+    if problem.settings.initial_posterior == SUPERVISED:
+        return _supervised_posterior(problem)
     draw = INITIAL_POSTERIORS[problem.settings.initial_posterior]
     data, generator = problem.data, generator_at(problem.seed, "posterior")
     P_u = draw(len(data.unlabelled_rows), data.n_classes, problem.alpha, generator)
     return problem.ranks.own_rows(P_u)
+
+
+def _supervised_posterior(problem: Problem) -> Tensor:
+    """P_u = mean of f_w(x_u) over networks that were trained on the labelled rows alone."""
+    epochs = _guess_epochs(problem)
+    rate = fixed_length(problem.settings.classifier_lr, epochs, SCHEDULES["triangular"])
+    data, guesses = problem.training, list[Tensor]()
+    for n in range(_GUESSES):
+        own = replace(problem, ranks=ALONE, seed=seed_at(problem.seed, "guess", n))
+        host = _host(own, Host.after_step, None, None)
+        *_, last = _phase_two(own, None, own.supervised_B, rate, (), host)
+        guesses.append(predict(last.w, own.preprocessing, data.x, data.unlabelled_rows))
+    return project(torch.stack(guesses).mean(dim=0), problem.alpha)
+
+
+def initial_passes(problem: Problem) -> int:
+    """Images that the initial posterior takes through networks, before phase one."""
+    if problem.settings.initial_posterior != SUPERVISED:
+        return 0
+    return _GUESSES * problem.supervised_passes(_guess_epochs(problem))
+
+
+def _guess_epochs(problem: Problem) -> int:
+    steps = steps_per_epoch(len(problem.training.labelled_rows), problem.supervised_B)
+    return max(_GUESS_EPOCHS, math.ceil(_GUESS_STEPS / steps))
 
 
 def train_classifier(
@@ -320,6 +359,8 @@ def train_supervised(
 
 def supervised_epochs(problem: Problem) -> int:
     """Epochs over the labelled rows that take as many image passes as phase two does."""
+    if problem.N_u == 0:
+        return problem.settings.classifier_epochs
     passes = problem.passes(problem.settings.classifier_epochs)
     return max(1, round(passes / problem.supervised_passes()))
 

@@ -60,7 +60,7 @@ class Settings(BaseModel):
         "posterior gradient at the weights before the step (free) or after it",
         "gradient_at",
     )
-    initial_posterior: Literal["gaussian", "random-class", "uniform"] = _setting(
+    initial_posterior: Literal["gaussian", "random-class", "uniform", "supervised"] = _setting(
         "gaussian", "where the posterior starts", "P_u"
     )
     stability_tolerance: float = _setting(
@@ -134,27 +134,31 @@ PRESETS: dict[str, Settings] = {
 
 
 _LABELLED_EPOCHS, _LEAST_STEPS = 75, 100  # of an inner loop
+_FEW_FEATURES, _STEPS_OF_FEW = 8, 300  # what they have to tell takes longer to learn
 
 
 def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Settings:
     """Settings for rows of this shape, so many with a label and so many without, around the given.
 
     The posterior becomes as good as the networks of the inner loop, so T is long enough for them to
-    see every labelled row 75 times; docs/defaults.md derives each number.
+    see every labelled row 75 times; docs/defaults.md derives each number. Where every row has a
+    label, those rows stand in for the others.
     """
-    if N_l == 0 or N_u == 0:
-        raise ValueError("settings can be derived only where some rows are labelled and some not")
+    if N_l == 0:
+        raise ValueError("settings can be derived only where some rows are labelled")
+    N_u = N_u or N_l
     images, colour = len(in_shape) == 3, in_shape[0] == 3
     B = given.get("batch_size") or min(50, N_u)
     most = N_l if N_l < 40 else N_l // 2  # validation may take its share
     B_l = given.get("labelled_batch_size") or min(most, 4 * B, max(25, math.ceil(B * N_l / N_u)))
     steps = math.ceil(N_u / B)  # in an epoch
+    least = _STEPS_OF_FEW if in_shape[0] < _FEW_FEATURES and not images else _LEAST_STEPS
     T = given.get("inner_epochs") or max(
-        2, math.ceil(_LEAST_STEPS / steps), math.ceil(_LABELLED_EPOCHS * N_l / (B_l * steps))
+        2, math.ceil(least / steps), math.ceil(_LABELLED_EPOCHS * N_l / (B_l * steps))
     )
     settings = {
         "network": "small_conv" if images else "mlp",
-        "augmentation": ("cifar10" if colour else "digits") if images else "none",
+        "augmentation": _augmentation(in_shape),
         "classifier_augmentation": "strong" if images and not colour else "same",
         "inner_epochs": T,
         "outer_iterations": max(2, min(6, math.ceil(72 / T))),
@@ -163,7 +167,7 @@ def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Se
         "weight_lr": 0.1,
         "posterior_lr": B / T,  # an effective step of 1
         "inner_schedule": "triangular",
-        "initial_posterior": "uniform",
+        "initial_posterior": "uniform" if images else "supervised",
         "langevin_temperature": 0.0,
         "classifier_schedule": "triangular",
         "classifier_epochs": max(8, T, math.ceil(4 * _LEAST_STEPS / steps)),
@@ -171,6 +175,12 @@ def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Se
         "classifier_weight_decay": 1e-4,
     }
     return Settings.model_validate({**settings, **given})
+
+
+def _augmentation(in_shape: tuple[int, ...]) -> str:
+    if len(in_shape) == 3:
+        return "cifar10" if in_shape[0] == 3 else "digits"
+    return "noise" if in_shape[0] < _FEW_FEATURES else "features"
 
 
 def named_preset(name: str) -> Settings:

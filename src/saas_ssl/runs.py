@@ -88,7 +88,7 @@ def new_run(out: Path, overwrite: bool = False) -> Iterator[Path]:
     if is_stub(out):
         shutil.rmtree(out)
     if out.exists():
-        replaced = _new_folder_beside(out, "replaced")
+        replaced = new_folder_beside(out, "replaced")
         out.rename(replaced)  # onto an empty folder
     try:
         out.mkdir()
@@ -149,7 +149,8 @@ def _lock(file: IO[str], exclusive: bool) -> bool:
     return True
 
 
-def _new_folder_beside(out: Path, kind: str) -> Path:
+def new_folder_beside(out: Path, kind: str) -> Path:
+    """An empty hidden folder on the same disk, to be renamed or removed."""
     folder = Path(mkdtemp(prefix=f".{out.name}.", suffix=f".{kind}", dir=out.absolute().parent))
     folder.chmod(0o777 & ~current_umask())  # mkdtemp's are for their owner alone
     return folder

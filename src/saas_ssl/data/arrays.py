@@ -1,5 +1,6 @@
 """Arrays of images or of features: npz files, and whatever a notebook holds."""
 
+import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +76,43 @@ def as_rows(x: NDArray[Any] | Tensor) -> Tensor:
         "x must be features (N, D) or images (N, H, W), (N, H, W, C) or (N, C, H, W) of one or "
         f"three channels, but its shape is {tuple(x.shape)}"
     )
+
+
+def channels_first(x: Tensor) -> Tensor:
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W), in the same memory.
+
+    Where neither side of the image has one or three channels, the shorter axis has them.
+    """
+    if x.ndim == 3:
+        return x.unsqueeze(1)
+    first, last = x.shape[1] in _CHANNELS, x.shape[3] in _CHANNELS
+    if first or (not last and x.shape[1] <= x.shape[3]):
+        return x
+    return x.permute(0, 3, 1, 2)
+
+
+def pixel_range(x: Tensor) -> tuple[float, float]:
+    """(Black, white) of images of any numbers: of the type, or of the numbers that there are."""
+    if x.dtype == torch.uint8:
+        return 0.0, 255.0
+    low, high = float(x.min()), float(x.max())
+    if low >= 0.0 and high <= 1.0:
+        return 0.0, 1.0
+    return low, high if high > low else low + 1.0
+
+
+def as_pixels(x: Tensor, black: float, white: float) -> Tensor:
+    """Images whose numbers mean the same: uint8 as they are, others from 0 to 1 in float32."""
+    if x.dtype == torch.uint8 and (black, white) == (0.0, 255.0):
+        return x
+    return ((x.double() - black) / (white - black)).clamp_(0.0, 1.0).float()
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """The same memory as a tensor, even if it is read-only: rows are never written to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)
 
 
 def as_labels(

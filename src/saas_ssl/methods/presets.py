@@ -127,7 +127,9 @@ def small(
     own = {**SMALL[name], **(SMALL_COLOUR[name] if _in_colour(in_shape) else {}), **given}
     base: dict[str, Any] = _common(in_shape)
     if issubclass(kind, Settings):
-        base = automatic(in_shape, len(data.labelled_rows), len(data.unlabelled_rows)).model_dump()
+        N_l, N_u = len(data.labelled_rows), len(data.unlabelled_rows)
+        # All of a budget that may be small is for the two phases.
+        base = automatic(in_shape, N_l, N_u, initial_posterior="uniform").model_dump()
     if "epsilon" in kind.model_fields:
         norm = math.sqrt(math.prod(in_shape))
         base |= {"epsilon": own.pop("relative_epsilon") * norm, "xi": 0.01 * norm}

@@ -6,14 +6,20 @@ from dataclasses import replace
 import torch
 from torch import Generator
 
-from saas_ssl.budget import Deadline, Forecast, fitted, measure
+from saas_ssl.budget import Deadline, Forecast, measure, with_lengths
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.devices import Place
 from saas_ssl.methods.settings import Budget
 from saas_ssl.methods.spending import Line
 from saas_ssl.methods.training import Trained
 from saas_ssl.networks import NewNetwork
-from saas_ssl.pipeline import Problem, infer_posterior, prepare, train_classifier
+from saas_ssl.pipeline import (
+    Problem,
+    infer_posterior,
+    initial_passes,
+    prepare,
+    train_classifier,
+)
 from saas_ssl.presets import Settings
 from saas_ssl.schedules import SCHEDULES, Rate, fixed_length
 from saas_ssl.workers import ALONE
@@ -39,14 +45,15 @@ def saas(
     def left() -> float:
         return (settings.seconds or 0.0) - (time.monotonic() - start)
 
-    passes = float(problem.passes())
-    forecast = Forecast(passes, passes, finish=0.0)  # in image passes, if those are the budget
+    passes, spent = float(problem.passes()), float(initial_passes(problem))
+    # In image passes, if those are the budget.
+    forecast = Forecast(passes, passes, finish=0.0, start=spent)
     if settings.seconds is not None:
         forecast = replace(Forecast.of(problem, measure(problem), 0), finish=0.0)
     problem = with_lengths(problem, forecast, settings.passes or left(), settings.unit)
     history: list[Line] = []
     for outer in infer_posterior(problem):
-        spent = (outer.m + 1) * problem.passes(problem.settings.inner_epochs)
+        spent += problem.passes(problem.settings.inner_epochs)
         line = {"phase": 1.0, "cumulative_loss": outer.cumulative_loss, "changed": outer.changed}
         history.append({**line, "passes": spent})
     rate: Rate
@@ -72,19 +79,3 @@ def problem_of(
     if settings.classifier_schedule == "halving":  # has no set length
         own["classifier_schedule"] = "triangular"
     return prepare(data, Settings(**own), seed, lambda _shape, _K, g: new_network(g), place)
-
-
-def with_lengths(problem: Problem, forecast: Forecast, budget: float, unit: str) -> Problem:
-    """The same with T, M and epochs of phase two that spend the budget, in units of the forecast.
-
-    The shares of both phases and the effective step stay as they were.
-    """
-    least = forecast.inner_epoch + forecast.epoch
-    if budget < least:
-        digits = 1 if unit == "seconds" else 0
-        raise ValueError(
-            f"the budget is too short for SaaS: an epoch of each phase takes {least:,.{digits}f} "
-            f"{unit}, and {max(0.0, budget):,.{digits}f} are left"
-        )
-    lengths = fitted(problem.settings, forecast, budget, given=(), classifiers=1)
-    return replace(problem, settings=problem.settings.changed(**lengths))

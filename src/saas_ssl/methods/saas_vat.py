@@ -13,17 +13,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from saas_ssl.augment import augmented_view, named_recipe
 from saas_ssl.batches import two_streams
-from saas_ssl.budget import Forecast
+from saas_ssl.budget import Forecast, with_lengths
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.descent import Descent, add_noise_
 from saas_ssl.losses import cross_entropy, entropy, log_softmax
-from saas_ssl.methods.saas import Saas, problem_of, with_lengths
+from saas_ssl.methods.saas import Saas, problem_of
 from saas_ssl.methods.settings import Budget
 from saas_ssl.methods.spending import Line, Losses, flops_of_pass, spend
 from saas_ssl.methods.training import Trained
 from saas_ssl.methods.vat import Adversary, smoothness
 from saas_ssl.networks import NewNetwork
-from saas_ssl.pipeline import Problem, initial_posterior
+from saas_ssl.pipeline import Problem, initial_passes, initial_posterior
 from saas_ssl.posterior import changed_share, hard_labels
 from saas_ssl.randomness import generator_at, global_draws_from
 from saas_ssl.schedules import SCHEDULES
@@ -96,17 +96,18 @@ def saas_vat(
 ) -> Trained:
     """Algorithm 1 with a term more in both phases: outputs hardly change under small changes."""
     problem = problem_of(data, new_network, settings, generator)
-    history, P_u = list[Line](), initial_posterior(problem)
+    start, history, P_u = time.monotonic(), list[Line](), initial_posterior(problem)
     with global_draws_from(generator):
         one_pass = flops_of_pass(new_network(generator), example(problem))
-        start = time.monotonic()
         step_flops, step_seconds = cost_of_step(problem, P_u, settings)
         step_passes = step_flops / one_pass
         cost = problem.steps * (step_seconds if settings.passes is None else step_passes)
         total = settings.passes or (settings.seconds or 0.0) - (time.monotonic() - start)
-        problem = with_lengths(problem, Forecast(cost, cost, finish=0.0), total, settings.unit)
+        spent = float(initial_passes(problem))
+        forecast = Forecast(cost, cost, 0.0, 0.0 if settings.passes is None else spent)
+        problem = with_lengths(problem, forecast, total, settings.unit)
         own = problem.settings
-        S, spent = own.inner_epochs * problem.steps, 0.0
+        S = own.inner_epochs * problem.steps
         for _ in range(own.outer_iterations):
             w = new_network(generator)
             dP_u = trajectory(problem, w, P_u, settings, generator, S)
