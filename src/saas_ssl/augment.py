@@ -61,7 +61,7 @@ RECIPES: dict[str, Recipe] = {
     "svhn": replace(_AFFINE, cutout=(5 / 32, 9 / 32)),
     "cifar10": replace(_AFFINE, flip=True, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
     "features": Recipe(noise=0.4, dropout=0.2),
-    "noise": Recipe(noise=0.1),  # of few features none can be spared
+    "few-features": Recipe(noise=0.2, dropout=0.1),  # of few, each says more
 }
 
 

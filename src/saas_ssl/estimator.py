@@ -53,8 +53,8 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     width : int, default=None
         Units of a layer, or channels of the first one; by default the network's own.
     augmentation : str, default=None
-        How rows are changed at random in phase one: `features` (Gaussian noise and dropout of
-        features), `noise`, `none`, or for images `digits`, `cifar10`, `svhn`, `translate`,
+        How rows are changed at random in phase one: `features` or `few-features` (Gaussian noise
+        and dropout), `none`, or for images `digits`, `cifar10`, `svhn`, `translate`,
         `translate-flip`; `strong-` before any of them doubles it.
     classifier_augmentation : str, default=None
         The same for phase two; also `same` and `strong`, of what phase one has.

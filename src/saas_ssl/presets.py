@@ -180,7 +180,7 @@ def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Se
 def _augmentation(in_shape: tuple[int, ...]) -> str:
     if len(in_shape) == 3:
         return "cifar10" if in_shape[0] == 3 else "digits"
-    return "noise" if in_shape[0] < _FEW_FEATURES else "features"
+    return "few-features" if in_shape[0] < _FEW_FEATURES else "features"
 
 
 def named_preset(name: str) -> Settings:
