@@ -33,9 +33,9 @@ Array = NDArray[Any]
 LABELS_PER_CLASS = 5
 
 
-def faces(n_classes: int = 40, per_class: int = 20, size: int = 64) -> tuple[Array, Array]:
-    """Made-up faces, twice as many as Olivetti has: a smooth picture for each person, moved, lit
-    from elsewhere and noisy in each photograph.
+def _faces(n_classes: int = 40, per_class: int = 20, size: int = 64) -> tuple[Array, Array]:
+    """Made-up faces, flat, twice as many as Olivetti has: a smooth picture for each person, moved,
+    lit from elsewhere and noisy in each photograph.
     """
     draws, y = np.random.default_rng(0), np.arange(n_classes * per_class) % n_classes
 
@@ -51,17 +51,12 @@ def faces(n_classes: int = 40, per_class: int = 20, size: int = 64) -> tuple[Arr
         + 0.5 * draws.normal(size=(size, size))
         for k in y
     ]
-    return np.stack(photographs).astype(np.float32), y
+    return np.stack(photographs).astype(np.float32).reshape(len(y), -1), y
 
 
 def _digits(images: bool) -> tuple[Array, Array]:
     digits = datasets.load_digits()
     return digits.images if images else digits.data, digits.target
-
-
-def _flat_faces() -> tuple[Array, Array]:
-    photographs, y = faces()
-    return photographs.reshape(len(y), -1), y
 
 
 DATA: dict[str, tuple[Callable[[], tuple[Array, Array]], int]] = {
@@ -71,8 +66,7 @@ DATA: dict[str, tuple[Callable[[], tuple[Array, Array]], int]] = {
     "wine": (lambda: datasets.load_wine(return_X_y=True), 60),
     "make_moons": (lambda: datasets.make_moons(1500, noise=0.15, random_state=0), 500),
     "make_classification": (lambda: datasets.make_classification(1500, random_state=0), 500),
-    "faces": (_flat_faces, 400),
-    "faces, images": (faces, 400),
+    "faces": (_faces, 400),
 }
 """Name -> (rows and labels, how many are held out for testing)."""
 

@@ -141,9 +141,11 @@ def experiments(mode: Parallel) -> dict[str, dict[str, Tensor]]:
     found["preprocessing"] = preprocessing_of(uneven)
     found["whitening"] = preprocessing_of(problem_of(ranks, uneven_data(), whiten=True))
     own = initial_posterior(uneven)
+    guessing = problem_of(ranks, uneven_data(), initial_posterior="supervised")
     found["rows"] = {
         "own": uneven.training.unlabelled_rows,
         "P_u": own,
+        "guess": initial_posterior(guessing),
         "all": ranks.all_rows(own, len(uneven.data.unlabelled_rows)),
         "epochs": torch.tensor([supervised_epochs(uneven), uneven.steps]),
     }

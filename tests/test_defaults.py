@@ -56,6 +56,13 @@ def test_shapes_choose_networks_and_augmentation() -> None:
     assert [s.classifier_augmentation for s in chosen] == ["same", "strong", "same"]
 
 
+def test_few_features_take_longer_loops() -> None:
+    many, few = automatic((8,), 10, 990), automatic((7,), 10, 990)
+    assert (many.augmentation, few.augmentation) == ("features", "few-features")
+    assert (many.inner_epochs * 20, few.inner_epochs * 20) == (100, 300)
+    assert automatic((1, 8, 8), 10, 990).inner_epochs * 20 == 100  # a grey channel is no feature
+
+
 def test_it_needs_labelled_rows_which_stand_in_for_the_others() -> None:
     with pytest.raises(ValueError, match="some rows are labelled"):
         automatic(GREY, 0, 5)

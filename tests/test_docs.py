@@ -5,10 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
 
+from estimator import DATA, read_records
+from estimator import METHODS as ESTIMATORS
+from estimator import table as estimator_table
 from saas_ssl.augment import RECIPES
 from saas_ssl.experiments.reproduce import EXPERIMENTS
 from saas_ssl.experiments.table import of_arms, table
@@ -19,12 +23,13 @@ from saas_ssl.presets import PRESETS, Settings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+ESTIMATOR = (ROOT / "docs" / "estimator.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README + ESTIMATOR, flags=re.DOTALL)
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_readme_code_runs(block: str, tmp_path: Path) -> None:
+def test_code_in_documents_runs(block: str, tmp_path: Path) -> None:
     one_thread = "import torch\ntorch.set_num_threads(1)\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", one_thread + block],
@@ -134,6 +139,21 @@ def test_every_method_and_its_settings_are_in_the_document_of_the_comparison() -
                 assert f"| `{setting}` |" in text
                 assert field.description
                 assert f"| {field.description} |" in text
+
+
+def test_published_numbers_of_the_estimator_are_those_of_the_runs() -> None:
+    path = ROOT / "results" / "estimator" / "results.jsonl"
+    records = read_records(path.read_text().splitlines())
+    assert {r["data"] for r in records} == set(DATA)
+    assert len(records) == len(DATA) * len(ESTIMATORS) * 5
+    for quantity in ("test_accuracy", "unlabelled_accuracy", "seconds"):
+        assert estimator_table(records, quantity) in ESTIMATOR
+    for name in DATA:  # what the document says of all of them
+        saas, supervised = (
+            mean(r["test_accuracy"] for r in records if (r["data"], r["method"]) == (name, method))
+            for method in ("SaaSClassifier", "supervised")
+        )
+        assert saas >= supervised
 
 
 REPRODUCED = sorted((ROOT / "results" / "reproduction").glob("*/results.json"))

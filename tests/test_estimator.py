@@ -516,13 +516,13 @@ def test_jobs_are_trajectories_whose_mean_moves_the_posterior() -> None:
 
 def test_a_budget_decides_the_lengths_that_are_not_given() -> None:
     X, y, truth = clusters()
-    model = SaaSClassifier(random_state=0, budget=2.0).fit(X, y)
+    model = SaaSClassifier(random_state=0, budget=5.0).fit(X, y)
     free = SaaSClassifier(random_state=0).fit(X, y)
     assert model.settings_.inner_epochs != free.settings_.inner_epochs or (
         model.settings_.classifier_epochs != free.settings_.classifier_epochs
     )
     assert np.mean(model.transduction_ == truth) > 0.9
-    fixed = Quick(budget="2s").fit(X, y)
+    fixed = Quick(budget="3s").fit(X, y)
     assert (fixed.n_iter_, fixed.settings_.inner_epochs) == (2, 8)
 
 

@@ -298,6 +298,8 @@ def test_each_rank_holds_only_its_rows(together: Together) -> None:
     # ... and with their rows they hold the posterior that one process would begin with.
     assert torch.equal(together.whole("rows", "own"), data.unlabelled_rows)
     assert torch.equal(together.whole("rows", "P_u"), initial_posterior(problem))
+    guess = initial_posterior(problem_of(ALONE, data, initial_posterior="supervised"))
+    torch.testing.assert_close(together.whole("rows", "guess"), guess)
 
 
 def test_the_first_rank_gets_all_rows_in_order_at_the_end(together: Together) -> None:

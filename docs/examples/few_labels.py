@@ -1,14 +1,12 @@
 # %% [markdown]
 # # 1,797 digits, 50 labels
 #
-# Each `# %%` begins a cell: open this file in Jupyter (with jupytext), VS Code or Spyder, or run it:
+# Each `# %%` begins a cell: open this file in Jupyter (with jupytext), VS Code or Spyder. As a
+# script it writes its three figures into the folder `few_labels`:
 #
-#     python docs/examples/few_labels.py pictures/
-#
-# which writes its three figures into the folder.
+#     python docs/examples/few_labels.py
 
 # %%
-import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,7 +15,7 @@ from sklearn.datasets import load_digits
 
 from saas_ssl import SaaSClassifier
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "few_labels")
+folder = Path("few_labels")
 folder.mkdir(parents=True, exist_ok=True)
 
 # %% [markdown]
@@ -32,9 +30,9 @@ y[np.concatenate(known)] = digits.target[np.concatenate(known)]
 unlabelled = y == -1
 
 # %% [markdown]
-# The network, its augmentation and the length of everything follow from the data. `verbose=1` tells of
-# each outer iteration: fresh networks learn the current labels, and the labels move to what is learned
-# fastest.
+# The network, its augmentation and the length of everything follow from the data. `verbose=1`
+# tells of each outer iteration: fresh networks learn the current labels, and the labels move to
+# what is learned fastest.
 
 # %%
 model = SaaSClassifier(random_state=0, verbose=1).fit(digits.images, y)
@@ -42,7 +40,7 @@ inferred = model.transduction_[unlabelled]
 print(f"right: {np.mean(inferred == digits.target[unlabelled]):.1%} of {len(inferred):,} labels")
 
 # %% [markdown]
-# The same network on the 50 labels alone, for as many steps as phase two took:
+# The same network on the 50 labels alone, with as many image passes as phase two took:
 
 # %%
 alone = SaaSClassifier(random_state=0, outer_iterations=0).fit(digits.images, y)
@@ -50,8 +48,8 @@ guessed = alone.transduction_[unlabelled]
 print(f"right without unlabelled images: {np.mean(guessed == digits.target[unlabelled]):.1%}")
 
 # %% [markdown]
-# **Learning speed.** The loss that networks sum up while they learn the labels of each outer iteration,
-# and how many labels changed after it.
+# **Learning speed.** The loss that networks sum up while they learn the labels of each outer
+# iteration, and how many labels changed after it.
 
 # %%
 one = [line for line in model.history_ if line["phase"] == "one"]
@@ -62,11 +60,11 @@ left.set(xlabel="outer iteration", ylabel="cumulative loss", title="Learning spe
 right.plot(outer, [100 * line["changed"] for line in one], marker="o", color="tab:orange")
 right.set(xlabel="outer iteration", ylabel="% of labels", title="Changed labels", xticks=outer)
 figure.savefig(folder / "learning_speed.png", dpi=100)
-plt.close(figure)
 
 # %% [markdown]
-# **The posterior.** A row of `label_distributions_` for each image. Most end at the largest value that
-# the posterior can have, 1 - (K - 1) alpha = 0.55, so it tells which label, but not how sure that is.
+# **The posterior.** A row of `label_distributions_` for each image. Most end at the largest value
+# that the posterior can have, 1 - (K - 1) alpha = 0.55, so it tells which label, but not how sure
+# that is.
 
 # %%
 posterior = model.label_distributions_[unlabelled]
@@ -76,11 +74,10 @@ picture = axes.imshow(posterior[order], aspect="auto", interpolation="nearest", 
 axes.set(xlabel="class", ylabel="unlabelled images, by their label", xticks=range(10))
 figure.colorbar(picture, label="P_u")
 figure.savefig(folder / "posterior.png", dpi=100)
-plt.close(figure)
 
 # %% [markdown]
-# **What to look at.** The classifier's own probability of the label that was inferred says more: here are
-# the images with the lowest. Red titles are wrong.
+# **What to look at.** The classifier's own probability of the label that was inferred says more:
+# here are the images with the lowest. Red titles are wrong.
 
 # %%
 f = model.predict_proba(digits.images)
@@ -94,8 +91,5 @@ for axes, row in zip(grid.flat, uncertain, strict=True):
     axes.set_title(f"{model.transduction_[row]}?", color="black" if right_or_not else "red")
     axes.axis("off")
 figure.savefig(folder / "most_uncertain.png", dpi=100)
-plt.close(figure)
 wrong = model.transduction_ != digits.target
-print(
-    f"of the {wrong.sum()} wrong labels {wrong[uncertain].sum()} are among these {len(uncertain)}"
-)
+print(f"{wrong[uncertain].sum()} of the {wrong.sum()} wrong labels are among these 24")

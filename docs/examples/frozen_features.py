@@ -1,12 +1,13 @@
 # %% [markdown]
 # # Few labels and a trained network: frozen features
 #
-# If you have a network that was trained on something similar, let it turn your images into features, and
-# give those to `SaaSClassifier`: better and faster than training from nothing. Any `nn.Module` will do,
-# such as one of timm, torchvision or transformers without its last layer. Nothing is downloaded here, so
-# this example trains its own on other people's digits, and uses it for blurred and noisy ones of yours.
+# If you have a network that was trained on something similar, let it turn your images into
+# features, and give those to `SaaSClassifier`: better and faster than training from nothing. Any
+# `nn.Module` will do, such as one of timm, torchvision or transformers without its last layer.
+# Nothing is downloaded here, so this example trains its own on other people's digits, and uses it
+# for blurred and noisy ones of yours.
 #
-#     python docs/examples/frozen_features.py features/
+#     python docs/examples/frozen_features.py
 
 # %%
 import subprocess
@@ -20,7 +21,7 @@ from torch import nn
 
 from saas_ssl import SaaSClassifier, embed
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "frozen_features")
+folder = Path("frozen_features")
 folder.mkdir(parents=True, exist_ok=True)
 digits, draws = load_digits(), np.random.default_rng(0)
 images = digits.images * (255 / 16)
@@ -29,16 +30,16 @@ blurred = gaussian_filter(images[900:], (0, 0.5, 0.5)) + draws.normal(0, 30, siz
 yours, truth = blurred.clip(0, 255).astype(np.uint8), digits.target[900:]
 
 # %% [markdown]
-# The "pretrained" network: 900 images with all their labels, and no unlabelled ones. Without its last
-# layer it gives 64 features.
+# The "pretrained" network: 900 images with all their labels, and no unlabelled ones. Without its
+# last layer it gives 64 features.
 
 # %%
 trained = SaaSClassifier(random_state=0).fit(theirs, digits.target[:900])
-backbone = nn.Sequential(*list(trained.network_)[:-1])
+backbone = nn.Sequential(*list(trained.network_.children())[:-1])
 
 # %% [markdown]
-# Pretrained networks come with the mean and standard deviation of the channels that they want; ours are
-# those of the images it has seen.
+# Pretrained networks come with the mean and standard deviation of the channels that they want;
+# ours are those of the images it has seen.
 
 # %%
 mean, std = [theirs.mean() / 255], [theirs.std() / 255]
@@ -69,8 +70,8 @@ print(f"features, labels alone: {accuracy(labels_alone):.1%}")
 print(f"pixels, SaaS:           {accuracy(on_pixels):.1%}")
 
 # %% [markdown]
-# The same from the command line: `x` and `y` in an npz file, or a CSV file with a column for each feature
-# and a column `label` that is empty where the label is not known.
+# The same from the command line: `x` and `y` in an npz file, or a CSV file with a column for each
+# feature and a column `label` that is empty where the label is not known.
 
 # %%
 np.savez(folder / "features.npz", x=features, y=y)

@@ -26,8 +26,7 @@ def check_phase_one(
     """Raise ValueError unless Phase I can start."""
     N_u, K = len(data.unlabelled_rows), data.n_classes
     check_labels(data)
-    if N_u == 0:
-        raise ValueError("there are no unlabelled rows: every label is given already")
+    check_unlabelled(data)
     check_batch(B, N_u, "unlabelled")
     check_batch(B_l, len(data.labelled_rows), "labelled")
     check_alpha(alpha, K)
@@ -82,6 +81,12 @@ def check_labels(data: PartiallyLabelled) -> None:
         missing = [repr(data.classes[k]) for k in (counts == 0).nonzero().squeeze(1).tolist()]
         some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise ValueError(f"no row is labelled {some}: every class needs at least one label")
+
+
+def check_unlabelled(data: PartiallyLabelled) -> None:
+    """Raise ValueError unless there is a label to infer."""
+    if len(data.unlabelled_rows) == 0:
+        raise ValueError("there are no unlabelled rows: every label is given already")
 
 
 def check_batch(B: int, rows: int, kind: str) -> None:

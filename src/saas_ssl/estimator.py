@@ -17,7 +17,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from saas_ssl.budget import Deadline, Forecast, measure, seconds_of, with_lengths
 from saas_ssl.data.arrays import as_pixels, as_tensor, channels_first, pixel_range
@@ -64,7 +63,7 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         T, the length of the inner loop.
     outer_iterations : int, default=None
         M, outer iterations at most. With 0 nothing is inferred: the same network is trained on the
-        labelled rows alone, for as many steps as phase two would take.
+        labelled rows alone, with as many image passes as phase two would take.
     weight_lr : float, default=None
         Learning rate of the weights in phase one.
     momentum : float, default=None
@@ -450,8 +449,9 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
 
     def _distributions(self, data: PartiallyLabelled, learned: Learned) -> Tensor:
         """One-hot for given labels, and for the others P_u, or the outputs if none was inferred."""
-        distributions = one_hot(data.y.clamp(min=0), data.n_classes).float()
-        rest = (data.y < 0).nonzero().squeeze(1)
+        distributions = torch.zeros(len(data.y), data.n_classes)
+        given, rest = data.labelled_rows, (data.y < 0).nonzero().squeeze(1)
+        distributions[given, data.y[given]] = 1.0
         if len(rest):
             P_u = learned.P_u
             distributions[rest] = self._outputs(data.x[rest]) if P_u is None else P_u.float()

@@ -152,13 +152,14 @@ def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Se
     most = N_l if N_l < 40 else N_l // 2  # validation may take its share
     B_l = given.get("labelled_batch_size") or min(most, 4 * B, max(25, math.ceil(B * N_l / N_u)))
     steps = math.ceil(N_u / B)  # in an epoch
-    least = _STEPS_OF_FEW if in_shape[0] < _FEW_FEATURES and not images else _LEAST_STEPS
+    few = not images and in_shape[0] < _FEW_FEATURES
+    least = _STEPS_OF_FEW if few else _LEAST_STEPS
     T = given.get("inner_epochs") or max(
         2, math.ceil(least / steps), math.ceil(_LABELLED_EPOCHS * N_l / (B_l * steps))
     )
     settings = {
         "network": "small_conv" if images else "mlp",
-        "augmentation": _augmentation(in_shape),
+        "augmentation": _augmentation(images, colour, few),
         "classifier_augmentation": "strong" if images and not colour else "same",
         "inner_epochs": T,
         "outer_iterations": max(2, min(6, math.ceil(72 / T))),
@@ -177,10 +178,10 @@ def automatic(in_shape: tuple[int, ...], N_l: int, N_u: int, **given: Any) -> Se
     return Settings.model_validate({**settings, **given})
 
 
-def _augmentation(in_shape: tuple[int, ...]) -> str:
-    if len(in_shape) == 3:
-        return "cifar10" if in_shape[0] == 3 else "digits"
-    return "few-features" if in_shape[0] < _FEW_FEATURES else "features"
+def _augmentation(images: bool, colour: bool, few: bool) -> str:
+    if images:
+        return "cifar10" if colour else "digits"
+    return "few-features" if few else "features"
 
 
 def named_preset(name: str) -> Settings:

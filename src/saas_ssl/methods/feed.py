@@ -6,7 +6,7 @@ from torch.nn.functional import one_hot
 
 from saas_ssl.augment import View, augmented_view, fit_preprocessing, named_recipe, strong
 from saas_ssl.batches import cycle
-from saas_ssl.checks import check_labels
+from saas_ssl.checks import check_labels, check_unlabelled
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.settings import Training
 
@@ -18,10 +18,9 @@ class Feed:
         self, data: PartiallyLabelled, settings: Training, generator: Generator, w: nn.Module
     ) -> None:
         check_labels(data)
+        check_unlabelled(data)
         self.data, self.K, self._generator = data, data.n_classes, generator
         self.l, self.u = data.labelled_rows, data.unlabelled_rows
-        if len(self.u) == 0:
-            raise ValueError("there are no unlabelled rows: every label is given already")
         device = next(w.parameters()).device
         self.preprocessing = fit_preprocessing(data.x, settings.whiten, data.rows).to(device)
         recipe, ndim = named_recipe(settings.augmentation), data.x.ndim

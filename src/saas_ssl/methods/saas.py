@@ -7,6 +7,7 @@ import torch
 from torch import Generator
 
 from saas_ssl.budget import Deadline, Forecast, measure, with_lengths
+from saas_ssl.checks import check_unlabelled
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.devices import Place
 from saas_ssl.methods.settings import Budget
@@ -72,6 +73,7 @@ def problem_of(
     data: PartiallyLabelled, new_network: NewNetwork, settings: Saas, generator: Generator
 ) -> Problem:
     """Everything resolved, where the network is; all labels are for training, as in all methods."""
+    check_unlabelled(data)
     seed = int(torch.randint(1 << 62, (), generator=generator))
     place = Place(next(new_network(generator).parameters()).device)
     own = {name: getattr(settings, name) for name in Settings.model_fields}

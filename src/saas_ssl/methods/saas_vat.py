@@ -96,9 +96,10 @@ def saas_vat(
 ) -> Trained:
     """Algorithm 1 with a term more in both phases: outputs hardly change under small changes."""
     problem = problem_of(data, new_network, settings, generator)
-    start, history, P_u = time.monotonic(), list[Line](), initial_posterior(problem)
+    history = list[Line]()
     with global_draws_from(generator):
         one_pass = flops_of_pass(new_network(generator), example(problem))
+        start, P_u = time.monotonic(), initial_posterior(problem)
         step_flops, step_seconds = cost_of_step(problem, P_u, settings)
         step_passes = step_flops / one_pass
         cost = problem.steps * (step_seconds if settings.passes is None else step_passes)
