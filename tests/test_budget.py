@@ -91,6 +91,13 @@ def test_what_is_given_stays() -> None:
         assert changed != SETTINGS
 
 
+def test_the_initial_posterior_takes_its_time_too() -> None:
+    forecast, later = Forecast(1.0, 1.0, 0.0), Forecast(1.0, 1.0, 0.0, start=7.0)
+    assert (later.whole(SETTINGS) or 0) - (forecast.whole(SETTINGS) or 0) == 7.0
+    assert fitted(SETTINGS, later, 107.0, (), 2) == fitted(SETTINGS, forecast, 100.0, (), 2)
+    assert later.times(2.0) == Forecast(2.0, 2.0, 0.0, 14.0)
+
+
 def test_little_time_means_fewer_loops_before_shorter_ones() -> None:
     forecast = Forecast(1.0, 1.0, 0.0)
     whole = forecast.whole(SETTINGS)

@@ -16,6 +16,7 @@ from saas_ssl.labels import LabelRow, label_rows, write_labels
 from saas_ssl.pipeline import (
     Problem,
     infer_posterior,
+    initial_passes,
     initial_posterior,
     predict,
     prepare,
@@ -99,6 +100,12 @@ def test_the_forecast_of_image_passes_is_what_is_spent(tmp_path: Path) -> None:
     spent = results["image_passes"] + results["supervised"]["image_passes"]
     plan = planned_passes(prepare(features(), FEATURES, seed=1))
     assert spent == sum(passes for passes in plan.values() if passes is not None)
+    guessing = prepare(features(), with_(initial_posterior="supervised"), seed=1)
+    (tmp_path / "guessing").mkdir()
+    guessed = run_problem(guessing, Truth(), tmp_path / "guessing")
+    assert guessed["image_passes"] - results["image_passes"] == initial_passes(guessing) > 0
+    passes = [plan["one"] for plan in (planned_passes(guessing), plan)]
+    assert passes[0] - passes[1] == initial_passes(guessing)  # type: ignore[operator]
     unknown = planned_passes(prepare(features(), with_(classifier_schedule="halving"), seed=1))
     assert [name for name, passes in unknown.items() if passes is None] == ["supervised", "two"]
 

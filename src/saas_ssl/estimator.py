@@ -3,6 +3,7 @@
 import copy
 import math
 import time
+import warnings
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from joblib import cpu_count
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -31,6 +33,7 @@ from saas_ssl.networks import NetworkFactory
 from saas_ssl.persistence import Record, read_estimator, write_estimator
 from saas_ssl.pipeline import Problem, predict, prepare
 from saas_ssl.presets import Settings
+from saas_ssl.summary import is_clearly_worse
 from saas_ssl.workers import ALONE
 
 Array = NDArray[Any]
@@ -136,8 +139,9 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     n_iter_ : int
         Outer iterations done.
     history_ : list of dict
-        One for each outer iteration (`phase` is `one`; `outer`, `cumulative_loss`, `changed`) and
-        for each epoch of phase two (`epoch`, `loss`, `rate`); all have `image_passes`, `seconds`.
+        One for each outer iteration (`phase` is `one`; `outer`, `cumulative_loss`, `changed`, and
+        `inner_error`, on given labels) and for each epoch of phase two (`epoch`, `loss`, `rate`);
+        all have `image_passes` and `seconds`.
     network_ : nn.Module
         The classifier, on the CPU.
     settings_ : Settings
@@ -250,6 +254,7 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             problem, given = self._problem(data)
             problem, deadline = self._within_budget(problem, given, started)
             learned = learn(problem, self._helpers(), deadline, self._say)
+        self._warn_of_short_loops(problem, learned)
         self.classes_, self.settings_ = classes, problem.settings
         self.network_, self._preprocessing = learned.network, problem.preprocessing.to(_CPU)
         self.n_iter_, self.history_ = learned.n_outer, learned.history
@@ -446,6 +451,20 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     def _say(self, line: str) -> None:
         if self.verbose:
             print(f"[{type(self).__name__}] {line}")
+
+    def _warn_of_short_loops(self, problem: Problem, learned: Learned) -> None:
+        """The posterior becomes as good as the networks of the inner loop, and no better."""
+        if learned.P_u is None:
+            return
+        inner = [line["inner_error"] for line in learned.history if line["phase"] == "one"][-1]
+        rows, T = len(problem.probe.labelled_rows), problem.settings.inner_epochs
+        if is_clearly_worse(inner, learned.error, rows):
+            warnings.warn(
+                f"the inner loop seems too short: its networks end at {inner:.1%} error on given "
+                f"labels where the classifier has {learned.error:.1%}; try inner_epochs={2 * T}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _distributions(self, data: PartiallyLabelled, learned: Learned) -> Tensor:
         """One-hot for given labels, and for the others P_u, or the outputs if none was inferred."""

@@ -19,6 +19,7 @@ from saas_ssl.devices import find_place
 from saas_ssl.networks import NetworkFactory, unwrapped
 from saas_ssl.pipeline import (
     Problem,
+    error_rate,
     infer_posterior,
     initial_passes,
     initial_posterior,
@@ -27,7 +28,7 @@ from saas_ssl.pipeline import (
     train_supervised,
 )
 from saas_ssl.presets import Settings
-from saas_ssl.randomness import seed_at
+from saas_ssl.randomness import generator_at, seed_at
 
 Line = dict[str, Any]
 Array = NDArray[Any]
@@ -41,6 +42,7 @@ class Learned:
     P_u: Tensor | None  # none: nothing was inferred, the network knows the labelled rows alone
     n_outer: int
     history: list[Line]
+    error: float  # of the network on given labels, as `inner_error` in the history is
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,17 @@ def learn(
         history.append({**line, "image_passes": passes, "seconds": seconds})
 
     if infers(problem):
-        passes = initial_passes(problem)
+        passes, w = (
+            initial_passes(problem),
+            problem.new_network(generator_at(problem.seed, "probe")),
+        )
         for outer in _outers(problem, helpers, deadline):
             P_u, n_outer = outer.P_u.cpu(), outer.m + 1
             passes += problem.passes(settings.inner_epochs) * (1 + helpers.count)
+            unwrapped(w).load_state_dict(outer.w)
             line = {"phase": "one", "outer": outer.m, "cumulative_loss": outer.cumulative_loss}
-            note({**line, "changed": outer.changed})
+            inner_error = error_rate(w, problem.preprocessing, problem.probe)
+            note({**line, "changed": outer.changed, "inner_error": inner_error})
             say(
                 f"outer iteration {n_outer}: cumulative loss {outer.cumulative_loss:.3f}, "
                 f"{outer.changed:.1%} of the labels changed"
@@ -90,8 +97,9 @@ def learn(
         passes += problem.supervised_passes() if P_u is None else problem.passes()
         note({"phase": "two", "epoch": epoch.n, "loss": epoch.loss, "rate": epoch.rate})
     say(f"classifier: loss {epoch.loss:.3f} after {epoch.n + 1} epochs")
+    error = error_rate(epoch.w, problem.preprocessing, problem.probe)
     network = unwrapped(epoch.w).eval().requires_grad_(False).cpu()
-    return Learned(network, P_u, n_outer, history)
+    return Learned(network, P_u, n_outer, history, error)
 
 
 def _epochs(problem: Problem, P_u: Tensor | None, deadline: Deadline | None) -> Iterator[Epoch]:

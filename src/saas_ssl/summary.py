@@ -38,17 +38,19 @@ def summary(record: Mapping[str, Any], out: Path) -> list[str]:
 
 def inner_loop_too_short(inner: Mapping[str, Any], T: int) -> str | None:  # noqa: N803
     """A sentence if the networks of the inner loop end clearly worse than the supervised one."""
-    error, supervised, rows = inner["error"], inner["supervised_error"], inner["rows"]
-    if error is None:
-        return None
-    # Two standard errors of a difference, and never less than five points.
-    spread = math.sqrt((error * (1 - error) + supervised * (1 - supervised)) / rows)
-    if error - supervised <= max(0.05, 2 * spread):
+    error, supervised = inner["error"], inner["supervised_error"]
+    if error is None or not is_clearly_worse(error, supervised, inner["rows"]):
         return None
     return (
         f"The inner loop seems too short: its networks end at {error:.1%} error on given labels "
         f"where the supervised baseline has {supervised:.1%}; try --inner-epochs {2 * T} or more."
     )
+
+
+def is_clearly_worse(error: float, other: float, rows: int) -> bool:
+    """Whether errors on so many rows differ by more than two standard errors, and five points."""
+    spread = math.sqrt((error * (1 - error) + other * (1 - other)) / rows)
+    return error - other > max(0.05, 2 * spread)
 
 
 def _did_it_help(results: Mapping[str, Any]) -> str:
