@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_wine, make_blobs
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     GridSearchCV,
@@ -147,6 +147,17 @@ def test_fit_forgets_the_past() -> None:
     np.testing.assert_array_equal(
         model.predict_proba(images), Quick().fit(images, y_images).predict_proba(images)
     )
+
+
+def test_a_fit_that_failed_is_none() -> None:
+    X, y, _ = clusters()
+    model = Quick()
+    with pytest.raises(ValueError, match="one class only"):
+        model.fit(X, np.where(y == -1, -1, 1))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(NotFittedError):
+        model.save("nowhere")
 
 
 def test_rows_may_come_in_any_order() -> None:

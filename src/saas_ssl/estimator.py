@@ -265,7 +265,7 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """Probabilities of the classes, not calibrated, in the order of `classes_`."""
-        check_is_fitted(self)
+        check_is_fitted(self, "network_")
         return self._outputs(self._rows(X, reset=False)).numpy()
 
     def predict(self, X: Any) -> Array:
@@ -289,7 +289,7 @@ class SaaSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
 
         A network of your own is saved by its weights: `load` needs its factory again.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "network_")
         own = callable(self.network)
         parameters = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
         plain = (bool, int, float, str)  # neither a factory nor the state of a generator

@@ -61,7 +61,7 @@ class Settings(BaseModel):
         "gradient_at",
     )
     initial_posterior: Literal["gaussian", "random-class", "uniform", "supervised"] = _setting(
-        "gaussian", "where the posterior starts", "P_u"
+        "gaussian", "where the posterior starts: a draw, 1 / classes, or a first guess", "P_u"
     )
     stability_tolerance: float = _setting(
         0.0, "stop when fewer than this share of labels change; 0: never", "tolerance", ge=0

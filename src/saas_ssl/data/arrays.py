@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from saas_ssl.blocks import in_blocks
 from saas_ssl.data.source import Source, class_names
 
 _CHANNELS = (1, 3)
@@ -105,7 +106,10 @@ def as_pixels(x: Tensor, black: float, white: float) -> Tensor:
     """Images whose numbers mean the same: uint8 as they are, others from 0 to 1 in float32."""
     if x.dtype == torch.uint8 and (black, white) == (0.0, 255.0):
         return x
-    return ((x.double() - black) / (white - black)).clamp_(0.0, 1.0).float()
+    pixels = torch.empty(x.shape)
+    for numbers, target in zip(in_blocks(x), in_blocks(pixels), strict=True):
+        target.copy_(((numbers.double() - black) / (white - black)).clamp_(0.0, 1.0))
+    return pixels
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
