@@ -107,6 +107,10 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "model" / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match="not just a saved estimator"):
         model.save(tmp_path / "model", overwrite=True)
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    with pytest.raises(ValueError, match="not just a saved estimator"):
+        model.save(tmp_path / "link", overwrite=True)
+    (tmp_path / "link").unlink()
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="not just a saved estimator"):
         model.save(tmp_path / "file", overwrite=True)
@@ -121,12 +125,21 @@ def test_what_fails_half_way_leaves_nothing(
     model = Quick().fit(X, y)
     model.save(tmp_path / "model")
 
-    def full_disk(*_: Any) -> None:
+    def full_disk(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("saas_ssl.persistence.save_tensors", full_disk)
     with pytest.raises(OSError, match="No space"):
         model.save(tmp_path / "other")
+    with pytest.raises(OSError, match="No space"):
+        model.save(tmp_path / "model", overwrite=True)
+    monkeypatch.undo()
+    rename = Path.rename
+
+    def no_new_name(path: Path, target: Path) -> Path:
+        return full_disk() if path.suffix == ".partial" and path.is_dir() else rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", no_new_name)
     with pytest.raises(OSError, match="No space"):
         model.save(tmp_path / "model", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

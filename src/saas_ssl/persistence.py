@@ -60,11 +60,11 @@ def write_estimator(
     if path.exists() or path.is_symlink():
         if not overwrite:
             raise ValueError(f"{path} exists: choose another path, or give overwrite=True")
-        is_ours = path.is_dir() and (path / ESTIMATOR_FILE).is_file()
+        is_ours = path.is_dir() and not path.is_symlink() and (path / ESTIMATOR_FILE).is_file()
         if not is_ours or {file.name for file in path.iterdir()} - _FILES:
             raise ValueError(f"{path} is not just a saved estimator, so it is not overwritten")
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
-    partial = new_folder_beside(path, "partial")
+    partial, replaced = new_folder_beside(path, "partial"), None
     try:
         save(model, partial)
         save_tensors(partial / POSTERIOR_FILE, {"label_distributions": posterior})
@@ -72,12 +72,15 @@ def write_estimator(
         write_safely(partial / ESTIMATOR_FILE, text.encode())
         if path.exists():
             replaced = new_folder_beside(path, "replaced")
-            path.rename(replaced)
-            shutil.rmtree(replaced)
+            path.rename(replaced)  # onto an empty folder
         partial.rename(path)
     except BaseException:
+        if replaced is not None and not path.exists():
+            replaced.rename(path)
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    if replaced is not None:
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def read_estimator(path: Path, network: NetworkFactory | None) -> tuple[Record, Model, Tensor]:
