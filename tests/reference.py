@@ -4,6 +4,7 @@ Nothing here is shared with the package but the order in which rows are visited.
 hidden layer, f_w(x) = softmax(W2 tanh(W1 x + b1) + b2), with its gradients written out by hand.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -138,3 +139,29 @@ def classifier_epoch(
         for x, y in ((x_u[i], y_u[i]), (x_l[j], y_l[j])):
             g = gradient(sgd.w, x, y, 0.0)
             sgd.step([d + weight_decay * a for d, a in zip(g, sgd.w, strict=True)], eta)
+
+
+def calibrated(s: list[list[float]], y: list[int], new: list[list[float]]) -> list[list[float]]:
+    """p = E[(1 - ε) softmax(a s) + ε/K | y], a and ε on a grid, in loops over plain numbers."""
+    log_a = [-1.5 + 4.0 * i / 80 for i in range(81)]
+    epsilons = [0.2 * j / 10 for j in range(11)]
+
+    def p_of(row: list[float], x: float, epsilon: float) -> list[float]:
+        exps = [math.exp(math.exp(x) * (value - max(row))) for value in row]
+        return [(1 - epsilon) * e / sum(exps) + epsilon / len(row) for e in exps]
+
+    logs = {}
+    for x in log_a:
+        for epsilon in epsilons:
+            prior = -0.5 * ((x - math.log(1.75)) / 0.35) ** 2 + 19 * math.log(1 - epsilon)
+            fit = sum(math.log(p_of(row, x, epsilon)[k]) for row, k in zip(s, y, strict=True))
+            logs[x, epsilon] = prior + fit
+    most = max(logs.values())
+    total = sum(math.exp(value - most) for value in logs.values())
+    answer = [[0.0] * len(row) for row in new]
+    for (x, epsilon), value in logs.items():
+        weight = math.exp(value - most) / total
+        for i, row in enumerate(new):
+            for k, p in enumerate(p_of(row, x, epsilon)):
+                answer[i][k] += weight * p
+    return answer

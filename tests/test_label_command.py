@@ -85,8 +85,11 @@ def test_the_run_directory_is_complete_and_holds_no_pickle(finished: Run) -> Non
     assert results["saas"]["unlabelled_error"] is None
     assert results["saas"]["test_error"] is None
     assert 0.0 <= results["saas"]["validation_error"] <= 1.0
-    accepted = sum(row["decision"] == "accept" for row in inferred)
-    assert (results["accepted"], results["review"]) == (accepted, len(inferred) - accepted)
+    for name, decision in (("accepted", "accept"), ("review", "review"), ("outliers", "outlier")):
+        assert results[name] == sum(row["decision"] == decision for row in inferred)
+    assert record["scrutiny"] == {"accept": 0.95, "label_folds": 5}
+    assert posterior["probabilities"].shape == (180, 3)
+    assert results["trust"]["left_out"] > 0
     for line in (run / "metrics.jsonl").read_text().splitlines():
         if json.loads(line)["phase"] == "one":
             assert 0.0 <= json.loads(line)["inner_error"] <= 1.0
@@ -97,6 +100,7 @@ def test_the_summary_speaks_plainly(finished: Run) -> None:
     text = finished.text
     assert "114 rows were labelled from 66 given labels of 3 classes." in text
     assert f"{record['results']['review']} are marked for review" in text
+    assert "of the labels are right, judged by" in text
     assert "2 files could not be used: see runs/a/skipped.csv" in text
     assert "on 6 validation rows the error went from" in text
     assert "saas predict runs/a NEW --out new.csv" in text

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 
 from saas_ssl.budget import planned_passes
+from saas_ssl.calibration import calibration_error, fit_calibration
 from saas_ssl.checkpoints import Checkpoints
 from saas_ssl.data import PartiallyLabelled
-from saas_ssl.job import Truth, describe, run_job
+from saas_ssl.held_out import Evidence, infer_with_held_out
+from saas_ssl.job import DEFAULT_SCRUTINY, Truth, describe, run_job
 from saas_ssl.journal import Journal
 from saas_ssl.labels import LabelRow, label_rows, write_labels
 from saas_ssl.pipeline import (
@@ -26,9 +29,12 @@ from saas_ssl.posterior import hard_labels
 from saas_ssl.progress import Display, duration
 from saas_ssl.runs import check_target, free_name, is_running, new_run, old_run
 from saas_ssl.stopping import StopSignals
+from saas_ssl.trust import Scrutiny
 from saas_ssl.workers import Ranks
 from test_pipeline import FEATURES, features, with_
 from toy import last
+
+ALL_LABELS = Scrutiny(label_folds=0)
 
 
 def run(directory: Path, truth: Truth, labelled_per_class: int = 4) -> dict[str, Any]:
@@ -36,7 +42,9 @@ def run(directory: Path, truth: Truth, labelled_per_class: int = 4) -> dict[str,
     return run_problem(problem, truth, directory)
 
 
-def run_problem(problem: Problem, truth: Truth, directory: Path) -> dict[str, Any]:
+def run_problem(
+    problem: Problem, truth: Truth, directory: Path, scrutiny: Scrutiny = DEFAULT_SCRUTINY
+) -> dict[str, Any]:
     with Display(Console(quiet=True), planned_passes(problem)) as display:
         journal = Journal(
             directory,
@@ -47,7 +55,7 @@ def run_problem(problem: Problem, truth: Truth, directory: Path) -> dict[str, An
             ranks=Ranks(),
         )
         about = {"request": {"data": "blobs"}, **describe(problem, truth, 0)}
-        results = run_job(problem, truth, directory, journal, about)
+        results = run_job(problem, truth, directory, journal, about, scrutiny=scrutiny)
     assert results is not None
     return results
 
@@ -96,13 +104,14 @@ def test_without_outer_iterations_the_initial_posterior_is_used(tmp_path: Path) 
 
 
 def test_the_forecast_of_image_passes_is_what_is_spent(tmp_path: Path) -> None:
-    results = run(tmp_path, Truth())
+    problem = prepare(features(), FEATURES, seed=1)
+    results = run_problem(problem, Truth(), tmp_path, ALL_LABELS)
     spent = results["image_passes"] + results["supervised"]["image_passes"]
-    plan = planned_passes(prepare(features(), FEATURES, seed=1))
+    plan = planned_passes(problem)
     assert spent == sum(passes for passes in plan.values() if passes is not None)
     guessing = prepare(features(), with_(initial_posterior="supervised"), seed=1)
     (tmp_path / "guessing").mkdir()
-    guessed = run_problem(guessing, Truth(), tmp_path / "guessing")
+    guessed = run_problem(guessing, Truth(), tmp_path / "guessing", ALL_LABELS)
     assert guessed["image_passes"] - results["image_passes"] == initial_passes(guessing) > 0
     passes = [plan["one"] for plan in (planned_passes(guessing), plan)]
     assert passes[0] - passes[1] == initial_passes(guessing)  # type: ignore[operator]
@@ -133,24 +142,22 @@ def test_labels_csv_has_every_row_in_order(tmp_path: Path) -> None:
     for row, y in zip(rows, data.y.tolist(), strict=True):
         probability = float(row["probability"])
         if y >= 0:
-            assert (row["source"], row["label"], row["decision"]) == (
-                "given",
-                data.classes[y],
-                "accept",
-            )
+            assert (row["source"], row["label"]) == ("given", data.classes[y])
+            assert (row["decision"] == "review") == bool(row["reason"]) == (probability < 1)
         else:
             assert row["source"] == "inferred"
-            assert row["decision"] == ("accept" if probability >= 0.95 else "review")
+            assert (row["decision"] == "accept") == (probability >= 0.95)
+            assert (row["decision"] == "outlier") == row["reason"].startswith("unknown?")
             assert row["runner_up"] != row["label"]
             assert probability + float(row["runner_up_probability"]) <= 1.0 + 1e-5
             wrong += row["label"] != f"class {int(row['id']) % 3}"
     assert wrong / len(data.unlabelled_rows) == pytest.approx(results["saas"]["unlabelled_error"])
 
 
-def test_probabilities_are_averaged_over_the_last_five_epochs(tmp_path: Path) -> None:
-    settings = with_(classifier_epochs=7)
-    problem = prepare(features(), settings, seed=1)
-    run_problem(problem, Truth(), tmp_path)
+def test_the_raw_softmax_is_averaged_over_the_last_five_epochs(tmp_path: Path) -> None:
+    problem = prepare(features(), with_(classifier_epochs=7), seed=1)
+    truth = truth_of(problem.data)
+    results = run_problem(problem, truth, tmp_path, ALL_LABELS)
     data = problem.training
     P_u = last(infer_posterior(problem)).P_u
     seen = [
@@ -158,12 +165,61 @@ def test_probabilities_are_averaged_over_the_last_five_epochs(tmp_path: Path) ->
         for epoch in train_classifier(problem, P_u)
     ]
     mean = torch.stack(seen[-5:]).mean(dim=0)
-    expected = mean.gather(1, hard_labels(P_u)[:, None]).squeeze(1)
+    own, right = mean.gather(1, hard_labels(P_u)[:, None]).squeeze(1), hard_labels(P_u)
+    assert truth.unlabelled is not None
+    expected = calibration_error(own, right == truth.unlabelled)
+    found = results["trust"]["measured"]["softmax_calibration_error"]
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_probabilities_come_from_the_scores_of_phase_one(tmp_path: Path) -> None:
+    problem = prepare(features(), with_(outer_iterations=4), seed=1)
+    run_problem(problem, Truth(), tmp_path, Scrutiny(label_folds=3))
+    seen = Evidence.none(len(problem.data.unlabelled_rows), 12, 3)
+    for part in infer_with_held_out(problem, 3, initial_posterior(problem)):
+        seen, labels = seen.and_of(part), hard_labels(part.outer.P_u)
+    assert (seen.at > 0).all()
+    y = problem.data.y[problem.data.labelled_rows]
+    calibration = fit_calibration(seen.s_l, y)
+    stored = load_file(tmp_path / "posterior.safetensors")["probabilities"]
+    p = calibration.probabilities(seen.s_u)
+    torch.testing.assert_close(stored[problem.data.y < 0], p)
+    torch.testing.assert_close(stored[problem.data.y >= 0], calibration.probabilities(seen.s_l))
     with (tmp_path / "labels.csv").open(newline="") as file:
-        written = [
-            float(row["probability"]) for row in csv.DictReader(file) if row["source"] == "inferred"
-        ]
-    torch.testing.assert_close(torch.tensor(written), expected, atol=2e-6, rtol=0)
+        rows = [row for row in csv.DictReader(file) if row["source"] == "inferred"]
+    written = torch.tensor([float(row["probability"]) for row in rows])
+    own = p.gather(1, labels[:, None]).squeeze(1)
+    torch.testing.assert_close(written, own, atol=2e-6, rtol=0)
+
+
+def test_a_wrong_given_label_is_marked_with_the_reason(tmp_path: Path) -> None:
+    data = features(n=240, labelled_per_class=10, spread=0.25)
+    y = data.y.clone()
+    y[4] = 0  # of class 1
+    settings = with_(inner_epochs=10, outer_iterations=6)
+    results = run_problem(prepare(data.with_labels(y), settings, seed=1), Truth(), tmp_path)
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        given = {row["id"]: row for row in csv.DictReader(file) if row["source"] == "given"}
+    marked = [id_ for id_, row in given.items() if row["decision"] == "review"]
+    assert marked == ["4"]
+    assert results["trust"]["suspects"] == 1
+    assert (given["4"]["label"], given["4"]["runner_up"]) == ("class 0", "class 1")
+    assert "given as class 0, but without this label it looks like class 1" in given["4"]["reason"]
+    assert float(given["4"]["probability"]) < 0.25 * float(given["4"]["runner_up_probability"])
+    assert {row["probability"] for id_, row in given.items() if id_ != "4"} == {"1.0"}
+
+
+@pytest.mark.parametrize("accept", [0.5, 0.999])
+def test_accept_draws_the_line(tmp_path: Path, accept: float) -> None:
+    problem = prepare(features(), FEATURES, seed=1)
+    results = run_problem(problem, Truth(), tmp_path, Scrutiny(accept=accept))
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == "inferred"]
+    accepted = [row for row in rows if row["decision"] == "accept"]
+    assert [row for row in rows if float(row["probability"]) >= accept] == accepted
+    assert results["accepted"] == len(accepted)
+    assert results["accepted"] + results["review"] + results["outliers"] == len(rows)
+    assert len(accepted) > 0 if accept < 0.9 else len(accepted) < len(rows)
 
 
 def test_names_survive_the_csv(tmp_path: Path) -> None:
@@ -174,8 +230,8 @@ def test_names_survive_the_csv(tmp_path: Path) -> None:
     with (tmp_path / "l.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     assert [row[0] for row in rows] == names
-    assert rows[0][1:] == ["x, y", "1.0", "given", "accept", "", "0.0"]
-    assert rows[1][1:] == ["x, y", "0.3", "inferred", "review", "z", "0.7"]
+    assert rows[0][1:] == ["x, y", "1.0", "given", "accept", "", "0.0", ""]
+    assert rows[1][1:] == ["x, y", "0.3", "inferred", "review", "z", "0.7", ""]
     assert rows[2][1:5] == ["x, y", "0.99", "inferred", "accept"]
 
 

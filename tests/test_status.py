@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from saas_ssl.status import status
+from test_summary import TRUST
 
 NOW = 1_790_000_000.0  # 2026-09-21T14:13:20 UTC
 RECORD: dict[str, Any] = {
     "results": None,
+    "scrutiny": {"accept": 0.95, "label_folds": 5},
     "config": {
         "outer_iterations": 10,
         "inner_epochs": 4,
@@ -35,6 +37,8 @@ RESULTS = {
     "validation": {"rows": 200, "mended": 24, "broken": 4},
     "accepted": 12_000,
     "review": 345,
+    "outliers": 0,
+    "trust": TRUST,
 }
 HALVING = {"supervised": 5_000, "one": 40_000, "two": None}
 

@@ -5,10 +5,23 @@ import pytest
 
 from saas_ssl.summary import inner_loop_too_short, summary
 
+TRUST: dict[str, Any] = {
+    "left_out": 100,
+    "left_out_right": 96,
+    "few_labels": False,
+    "a": 2.0,
+    "all": {"estimate": 0.96, "low": 0.91, "high": 0.985},
+    "accepted": {"estimate": 0.9912, "low": 0.97, "high": 1.0},
+    "suspects": 0,
+    "shift": None,
+    "measured": None,
+}
+
 
 def record(**results: Any) -> dict[str, Any]:
     return {
         "config": {"inner_epochs": 4},
+        "scrutiny": {"accept": 0.95, "label_folds": 5},
         "data": {
             "labelled": 90,
             "validation": 10,
@@ -23,6 +36,8 @@ def record(**results: Any) -> dict[str, Any]:
             "validation": {"rows": 200, "mended": 24, "broken": 4},
             "accepted": 12_000,
             "review": 345,
+            "outliers": 0,
+            "trust": TRUST,
             **results,
         },
     }
@@ -38,6 +53,41 @@ def test_counts_and_the_next_command() -> None:
     assert "345 are marked for review" in text
     assert "could not be used" not in text
     assert "saas predict runs/x NEW --out new.csv" in text
+
+
+def test_expected_accuracy_and_what_to_review() -> None:
+    text = told()
+    assert "About 96.0% (91.0% to 98.5%, a 95 % interval) of the labels are right" in text
+    assert "judged by 100 given labels left out in turn." in text
+    assert (
+        "12,000 labels are accepted (probability at least 0.95), of which about 99.1% "
+        "(97.0% to 100.0%, a 95 % interval) are right; 345 are marked for review." in text
+    )
+    for word in ("outlier", "may be wrong", "shares", "widened"):
+        assert word not in text
+
+
+def test_what_looks_wrong_is_told() -> None:
+    shift = {"class": "b", "given": 0.5, "inferred": 0.09, "distance": 0.41}
+    trust = {**TRUST, "suspects": 3, "shift": shift, "few_labels": True}
+    text = told(trust=trust, outliers=1)
+    assert "3 given labels may be wrong: marked review, with the reason." in text
+    assert "1 row may be none of the classes: marked outlier." in text
+    assert "'b' is 9% of the inferred and 50% of the given" in text
+    assert "fewer than 3 given labels: these intervals were widened" in text
+
+
+def test_without_labels_left_out_nothing_is_promised() -> None:
+    none = {"estimate": 0.9, "low": 0.0, "high": 1.0}
+    text = told(trust={**TRUST, "left_out": 0, "all": none, "accepted": none})
+    assert "cannot be said: no given label was left out" in text
+    assert "interval" not in text
+    assert "12,000 labels are accepted (probability at least 0.95); 345 are marked" in text
+
+
+def test_nothing_accepted() -> None:
+    text = told(trust={**TRUST, "accepted": None}, accepted=0)
+    assert "0 labels are accepted (probability at least 0.95); 345 are marked" in text
 
 
 @pytest.mark.parametrize(

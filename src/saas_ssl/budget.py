@@ -5,11 +5,10 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from saas_ssl.algorithm import Outer
 from saas_ssl.descent import Descent
 from saas_ssl.networks import own_width
 from saas_ssl.pipeline import (
@@ -27,6 +26,7 @@ from saas_ssl.schedules import PEAK, SCHEDULES, Rate
 from saas_ssl.workers import ALONE, Ranks
 
 Clock = Callable[[], float]
+Iteration = TypeVar("Iteration")  # whatever is yielded after an outer iteration
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _WARM_UP, _MEASURED = 1, 0.5  # steps, then seconds
@@ -327,8 +327,8 @@ class Deadline:
 
 
 def within(
-    outers: Iterator[Outer], deadline: Deadline | None, settings: Settings, done: int = 0
-) -> Iterator[Outer]:
+    outers: Iterator[Iteration], deadline: Deadline | None, settings: Settings, done: int = 0
+) -> Iterator[Iteration]:
     """The outer iterations after the `done` ones, as many as the deadline allows, if there is one.
 
     The first of all is always allowed.

@@ -245,6 +245,23 @@ def label(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    accept: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            show_default="0.95",
+            help="Accept labels of at least this probability; the others are for review.",
+        ),
+    ] = None,
+    label_folds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            show_default="5",
+            help="Leave one of N folds of the given labels out of each outer iteration, to learn "
+            "how far labels can be trusted; 0: none.",
+        ),
+    ] = None,
     log: Annotated[
         str | None,
         typer.Option(metavar="tensorboard", help="Write metrics and images there, too."),
@@ -289,6 +306,7 @@ def label(
         budget=budget,
         checkpoint_every=checkpoint_every,
         log=log,
+        scrutiny=_given({"accept": accept, "label_folds": label_folds}),
     )
     label_into(task, _console(quiet), overwrite, goes_on, _STARTED)
 

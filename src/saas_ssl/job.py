@@ -1,7 +1,7 @@
 """One whole run: the supervised baseline and both phases, measured, shown and written down."""
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,22 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saas_ssl.algorithm import Epoch, Outer
+from saas_ssl.algorithm import Epoch
 from saas_ssl.batches import steps_per_epoch
 from saas_ssl.blocks import below, under
 from saas_ssl.budget import AVERAGED_EPOCHS, ENDLESS, Deadline, within
 from saas_ssl.checkpoints import sync_folder
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.source import Skipped
+from saas_ssl.held_out import Evidence, Scored, infer_with_held_out, without
 from saas_ssl.images import Form
 from saas_ssl.journal import Journal
-from saas_ssl.labels import ACCEPT_FROM, label_rows, write_labels
+from saas_ssl.labels import ACCEPT, OUTLIER, REVIEW, label_rows, write_labels
 from saas_ssl.model import Model, save
 from saas_ssl.networks import copied_state, unwrapped
 from saas_ssl.pipeline import (
     Problem,
     error_rate,
-    infer_posterior,
     initial_passes,
     initial_posterior,
     predict,
@@ -44,6 +44,10 @@ from saas_ssl.runs import (
     write_skipped,
 )
 from saas_ssl.summary import inner_loop_too_short
+from saas_ssl.trust import Scrutiny, all_probabilities, in_numbers, judge, measured
+
+_SEEN = "seen."
+DEFAULT_SCRUTINY = Scrutiny()
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,16 @@ def run_job(
     journal: Journal,
     about: Mapping[str, Any],
     deadline: Deadline | None = None,
+    scrutiny: Scrutiny = DEFAULT_SCRUTINY,
     form: Form | None = None,
     features: Sequence[str] | None = None,
     skipped: Sequence[Skipped] = (),
 ) -> dict[str, Any] | None:
     """Do everything that is not done yet, write the run directory, and return the results.
 
-    `about` is what run.json says besides them; `form` is that of the images, or `features` the
-    names of features, and `skipped` what could not be used. Ranks that share the rows all call it,
-    and only the first one writes and returns anything.
+    `about` is what run.json says besides them, `scrutiny` how labels are checked; `form` is that of
+    the images, or `features` the names of features, and `skipped` what could not be used. Ranks
+    that share the rows all call it, and only the first one writes and returns anything.
     """
     data, ranks, display = problem.data, problem.ranks, journal.display
     _show_what_is_done(problem, journal)
@@ -77,7 +82,7 @@ def run_job(
         journal.save()  # from here on there is something to go on with
     baseline = _train_baseline(problem, journal)
     problem = _refitted(problem, journal, deadline)
-    P_u = _infer(problem, truth, journal, deadline, directory)
+    P_u, seen = _infer(problem, truth, journal, deadline, directory, scrutiny.label_folds)
     inner = {
         "error": journal.facts["inner_error"],
         "supervised_error": error_rate(baseline, problem.preprocessing, problem.probe),
@@ -87,16 +92,34 @@ def run_job(
     classifier, f_u = _train_classifier(problem, P_u, journal, deadline)
     saas_cost = journal.cost()
     N_u = len(data.unlabelled_rows)
-    P_u, f_u = ranks.all_rows(P_u.cpu(), N_u), ranks.all_rows(f_u, N_u)
+    f_supervised = predict(
+        baseline, problem.preprocessing, problem.training.x, problem.training.unlabelled_rows
+    )
+    if not journal.facts["changes"]:  # no outer iteration has seen anything
+        seen = replace(seen, s_u=f_u.log(), s_early=f_u.log())
+    P_u, f_u, f_supervised, s_u, s_early = (
+        ranks.all_rows(rows.cpu(), N_u) for rows in (P_u, f_u, f_supervised, seen.s_u, seen.s_early)
+    )
     if ranks.rank:
         return None
 
     inferred = hard_labels(P_u)
-    write_labels(directory / LABELS_FILE, label_rows(data, inferred, f_u))
-    save_tensors(directory / POSTERIOR_FILE, {"P_u": P_u, "rows": _places(data)})
+    seen = replace(seen, s_u=s_u, s_early=s_early)
+    trust = judge(problem.training, inferred, seen, f_supervised, scrutiny.accept)
+    table = list(
+        label_rows(data, inferred, trust.p_u, scrutiny.accept, trust.outliers, trust.suspects)
+    )
+    write_labels(directory / LABELS_FILE, table)
+    tensors = {
+        "P_u": P_u,
+        "rows": _places(data),
+        "probabilities": all_probabilities(trust, data, problem.training.labelled_rows),
+        "strangeness": trust.strangeness,
+    }
+    save_tensors(directory / POSTERIOR_FILE, tensors)
     save(_model(problem, classifier, form, features), directory)
     write_skipped(directory / SKIPPED_FILE, skipped)
-    accepted = int((f_u.gather(1, inferred[:, None]).double() >= ACCEPT_FROM).sum())
+    decisions = Counter(row.decision for row in table if row.source == "inferred")
     results = {
         "supervised": {**_errors(problem, baseline, truth), **journal.facts["costs"]["supervised"]},
         "saas": {
@@ -106,8 +129,13 @@ def run_job(
         },
         "inner": inner,
         "validation": _compared(problem, baseline, classifier),
-        "accepted": accepted,
-        "review": len(inferred) - accepted,
+        "accepted": decisions[ACCEPT],
+        "review": decisions[REVIEW],
+        "outliers": decisions[OUTLIER],
+        "trust": {
+            **in_numbers(trust, data, inferred, scrutiny),
+            "measured": measured(trust, f_u, inferred, truth.unlabelled, scrutiny.accept),
+        },
         "outer_iterations": len(journal.facts["changes"]),
         "bytes_sent": ranks.sent,
         **saas_cost,
@@ -119,14 +147,14 @@ def run_job(
     return results
 
 
-def take_part(problem: Problem, journal: Journal, deadline: Deadline | None) -> None:
+def take_part(problem: Problem, journal: Journal, deadline: Deadline | None, folds: int) -> None:
     """Run trajectories for rank 0, which does everything else."""
     journal.begin("one", 0)
     problem = _refitted(problem, journal, deadline)
     changes = _changes_so_far(problem, journal)
     if changes is not None:
         size = (len(problem.data.unlabelled_rows), problem.data.n_classes)
-        for _ in _outers(problem, journal, torch.empty(size), changes, deadline):
+        for _ in _outers(problem, journal, torch.empty(size), changes, deadline, folds):
             pass
 
 
@@ -227,21 +255,31 @@ def _refitted(problem: Problem, journal: Journal, deadline: Deadline | None) -> 
 
 
 def _infer(
-    problem: Problem, truth: Truth, journal: Journal, deadline: Deadline | None, directory: Path
-) -> Tensor:
-    """The posterior; after each outer iteration the labels so far are in the run directory."""
-    P_u = journal.tensors.get("P_u")
+    problem: Problem,
+    truth: Truth,
+    journal: Journal,
+    deadline: Deadline | None,
+    directory: Path,
+    folds: int,
+) -> tuple[Tensor, Evidence]:
+    """The posterior, and what was seen of the rows on the way.
+
+    After each outer iteration the labels so far are in the run directory.
+    """
+    P_u, seen = journal.tensors.get("P_u"), _seen_so_far(problem, journal)
     P_u = initial_posterior(problem) if P_u is None else P_u
     changes = _changes_so_far(problem, journal)
     if changes is None:
-        return P_u
+        return P_u, seen
     settings, sharing = problem.settings, problem.ranks.shares_rows
     network = problem.new_network(generator_at(problem.seed, "probe"))
     passes = problem.passes(settings.inner_epochs) * problem.ranks.size
     journal.tensors["P_u"] = P_u
     journal.begin("one", passes / (settings.inner_epochs * problem.steps))
-    for outer in _outers(problem, journal, P_u, changes, deadline):
+    for scored in _outers(problem, journal, P_u, changes, deadline, folds):
+        outer, seen = scored.outer, seen.and_of(scored)
         P_u, labels = outer.P_u, hard_labels(outer.P_u).cpu()
+        known = without(problem, problem.training.labelled_rows[scored.held_out])
         unwrapped(network).load_state_dict(outer.w)
         wrong = None if sharing else _wrong(labels, truth.unlabelled)
         fields = {
@@ -249,20 +287,29 @@ def _infer(
             "cumulative_loss": outer.cumulative_loss,
             "changed": outer.changed,
             "unlabelled_accuracy": None if wrong is None else 1.0 - wrong,
-            "inner_error": error_rate(network, problem.preprocessing, problem.probe),
+            "inner_error": error_rate(network, problem.preprocessing, known.probe),
         }
         if not sharing:  # otherwise no process has all rows before the end
             write_labels(directory / LABELS_FILE, label_rows(problem.data, labels, P_u.cpu()))
-        journal.note(passes + (0 if outer.m else initial_passes(problem)), fields)
+        taken = scored.passes * problem.ranks.size + (0 if outer.m else initial_passes(problem))
+        journal.note(taken, fields)
         if journal.log is not None and not sharing:
             journal.log.outer(fields, P_u.cpu(), problem.data)
         M = _replanned(problem, journal, outer.m + 1, passes, deadline)
         journal.display.outer(outer.m, M, outer.cumulative_loss, outer.changed)
         journal.facts["inner_error"] = fields["inner_error"]
         journal.facts["changes"].append(outer.changed)
-        journal.tensors["P_u"] = P_u
+        journal.tensors |= {"P_u": P_u, **under(_SEEN, vars(seen))}
         journal.save()
-    return P_u
+    return P_u, seen
+
+
+def _seen_so_far(problem: Problem, journal: Journal) -> Evidence:
+    seen = below(_SEEN, journal.tensors)
+    if seen:
+        return Evidence(**seen)
+    data = problem.training
+    return Evidence.none(len(data.unlabelled_rows), len(data.labelled_rows), data.n_classes)
 
 
 def _changes_so_far(problem: Problem, journal: Journal) -> list[float] | None:
@@ -278,14 +325,16 @@ def _outers(
     P_u: Tensor,
     changes: Sequence[float],
     deadline: Deadline | None,
-) -> Iterator[Outer]:
+    folds: int,
+) -> Iterator[Scored]:
     """Outer iterations from where rank 0 is, as many as the settings or the deadline allow."""
     ranks = problem.ranks
     if ranks.shares_trajectories:
         P_u = ranks.from_first(P_u)
     by_clock = deadline is not None and deadline.decides_outer_iterations
-    outers = infer_posterior(
+    outers = infer_with_held_out(
         problem,
+        folds,
         P_u,
         changes,
         journal.after_step,

@@ -22,6 +22,7 @@ from saas_ssl.networks import named_factory
 from saas_ssl.pipeline import Problem
 from saas_ssl.presets import Settings, automatic
 from saas_ssl.randomness import generator_at
+from saas_ssl.trust import Scrutiny
 
 LEAST_LABELS = 2
 
@@ -154,12 +155,15 @@ def checked(base: Settings | None, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in given}
 
 
-def repeated(path: Path) -> tuple[Request, Settings, int]:
-    """The request, the settings and the seed of an earlier run, from its run.json."""
+def repeated(path: Path) -> tuple[Request, Settings, int, Scrutiny]:
+    """The request, the settings, the seed and the checks of an earlier run, from its run.json."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         settings = Settings.model_validate(record["config"])
-        return Request.model_validate(record["request"]), settings, int(record["seed"])
+        request = Request.model_validate(record["request"])
+        # Runs of earlier versions left no labels out.
+        scrutiny = Scrutiny.model_validate(record.get("scrutiny", {"label_folds": 0}))
+        return request, settings, int(record["seed"]), scrutiny
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
     except ValidationError as error:

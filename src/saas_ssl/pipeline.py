@@ -182,7 +182,7 @@ def _new_network(
     )
 
 
-def _wrapped(problem: Problem) -> NewNetwork:
+def as_trained(problem: Problem) -> NewNetwork:
     """Networks as they are trained: compiled or data-parallel once, their weights drawn anew."""
     place, ranks, kept = problem.place, problem.ranks, list[nn.Module]()
     if not place.compiled and not ranks.shares_rows:
@@ -234,19 +234,21 @@ def infer_posterior(
     inside: Mapping[str, Tensor] | None = None,
     M: int | None = None,
     average: Combine | None = None,
+    new_network: NewNetwork | None = None,
 ) -> Iterator[Outer]:
     """Phase one, from the given posterior or from the initial one that the settings name.
 
     To continue, give the `changes` so far too, and the state `inside` of an inner loop, if any. M
     is that of the settings unless another one is given. dP_u is averaged over the trajectories of
-    all ranks, or by `average` over those that the caller knows of.
+    all ranks, or by `average` over those that the caller knows of. What draws the networks is
+    `as_trained`, of which a caller may keep one so that nothing is compiled twice.
     """
     settings, ranks = problem.settings, problem.ranks
     if P_u is None:
         P_u = initial_posterior(problem)
     return phase_one(
         problem.training,
-        _wrapped(problem),
+        new_network or as_trained(problem),
         _view(problem, settings.augmentation),
         seed=ranks.trajectory_seed(problem.seed),
         T=settings.inner_epochs,
@@ -372,7 +374,7 @@ def _phase_two(
     return phase_two(
         problem.training,
         P_u,
-        _wrapped(problem),
+        as_trained(problem),
         _view(problem, settings.classifier_augmentation),
         seed=problem.seed,
         rate=rate,

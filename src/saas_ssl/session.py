@@ -187,6 +187,7 @@ def _lead(
             journal,
             about,
             plan.deadline,
+            task.scrutiny,
             form=all_.form,
             features=all_.features,
             skipped=all_.skipped,
@@ -224,9 +225,9 @@ def follow(task: Task, ranks: Ranks) -> None:
             resumed=resumed if ranks.shares_rows else checkpoints.newest(),
         )
         if ranks.shares_rows:
-            run_job(problem, Truth(), task.out, journal, {}, deadline)
+            run_job(problem, Truth(), task.out, journal, {}, deadline, task.scrutiny)
         else:
-            take_part(problem, journal, deadline)
+            take_part(problem, journal, deadline, task.scrutiny.label_folds)
 
 
 def _read(task: Task, ranks: Ranks, console: Console) -> Prepared:
@@ -376,6 +377,7 @@ def _about(task: Task, plan: Plan, all_: Prepared, record: dict[str, Any] | None
         "budget": task.budget,
         "checkpoint_every": task.checkpoint_every,
         "log": task.log,
+        "scrutiny": task.scrutiny.model_dump(),
         "plan": {"image_passes": planned_passes(plan.problem), "seconds": plan.seconds},
         "started": (record or {}).get("started", datetime.now(UTC).isoformat(timespec="seconds")),
     }
@@ -384,6 +386,7 @@ def _about(task: Task, plan: Plan, all_: Prepared, record: dict[str, Any] | None
 def _identity(about: Mapping[str, Any]) -> dict[str, Any]:
     """What a checkpoint must have in common with the run that goes on with it."""
     same = {name: about[name] for name in ("seed", "processes")}
+    same["label_folds"] = about["scrutiny"]["label_folds"]
     return {**about["config"], **same, "data": about["data"]["fingerprint"], **package_versions()}
 
 

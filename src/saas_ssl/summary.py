@@ -19,8 +19,7 @@ def summary(record: Mapping[str, Any], out: Path) -> list[str]:
     lines = [
         f"{data['unlabelled']:,} rows were labelled from {given:,} given labels of "
         f"{len(data['classes'])} classes.",
-        f"{results['accepted']:,} labels have a probability of at least 95 % (not calibrated yet, "
-        f"usually too high); {results['review']:,} are marked for review.",
+        *_trusted(results, record["scrutiny"]["accept"]),
     ]
     if data["skipped"]:
         files = counted(data["skipped"], "file")
@@ -34,6 +33,50 @@ def summary(record: Mapping[str, Any], out: Path) -> list[str]:
         *lines,
         f"Labels: {out}/labels.csv. For new data: saas predict {place} NEW --out new.csv",
     ]
+
+
+def _trusted(results: Mapping[str, Any], accept: float) -> list[str]:
+    """How many labels are right, how many to review, and what looks wrong."""
+    trust, lines = results["trust"], list[str]()
+    if trust["left_out"]:
+        lines.append(
+            f"About {_expected(trust['all'])} of the labels are right, judged by "
+            f"{counted(trust['left_out'], 'given label')} left out in turn."
+        )
+    else:
+        lines.append(
+            "How many of the labels are right cannot be said: no given label was left out to "
+            "measure it, so the probabilities are a guess, too."
+        )
+    accepted = f"{results['accepted']:,} labels are accepted (probability at least {accept:.4g})"
+    if trust["left_out"] and trust["accepted"] is not None:
+        accepted += f", of which about {_expected(trust['accepted'])} are right"
+    lines.append(f"{accepted}; {results['review']:,} are marked for review.")
+    if trust["left_out"] and trust["few_labels"]:
+        lines.append(
+            "Some class has fewer than 3 given labels: these intervals were widened, and are "
+            "little more than a guess."
+        )
+    if results["outliers"]:
+        lines.append(
+            f"{counted(results['outliers'], 'row')} may be none of the classes: marked outlier."
+        )
+    if trust["suspects"]:
+        lines.append(
+            f"{counted(trust['suspects'], 'given label')} may be wrong: marked review, with the "
+            "reason."
+        )
+    if (shift := trust["shift"]) is not None:
+        lines.append(
+            "The classes have other shares among the inferred labels than among the given ones: "
+            f"{shift['class']!r} is {shift['inferred']:.0%} of the inferred and "
+            f"{shift['given']:.0%} of the given. If that is not what you expect, check some."
+        )
+    return lines
+
+
+def _expected(share: Mapping[str, float]) -> str:
+    return f"{share['estimate']:.1%} ({share['low']:.1%} to {share['high']:.1%}, a 95 % interval)"
 
 
 def inner_loop_too_short(inner: Mapping[str, Any], T: int) -> str | None:  # noqa: N803

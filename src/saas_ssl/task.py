@@ -13,15 +13,16 @@ from saas_ssl.devices import Precision
 from saas_ssl.labelling import Request, plainly, repeated
 from saas_ssl.presets import Settings, named_preset
 from saas_ssl.runs import CHECKPOINT_FOLDER, free_name, is_stub, package_versions, read_run
+from saas_ssl.trust import Scrutiny
 from saas_ssl.workers import Parallel
 
 _NEEDED = {
     *("request", "preset", "given", "config", "seed", "execution", "budget", "checkpoint_every"),
-    *("log", "data", "versions", "processes", "results"),
+    *("log", "data", "versions", "processes", "scrutiny", "results"),
 }
 
 
-_MAPPINGS = ("request", "given", "config", "execution", "data", "versions")
+_MAPPINGS = ("request", "given", "config", "execution", "data", "versions", "scrutiny")
 
 
 class Execution(BaseModel):
@@ -52,6 +53,7 @@ class Task(BaseModel):
     budget: float | None = None  # seconds
     checkpoint_every: float = 120.0  # seconds
     log: Literal["tensorboard"] | None = None
+    scrutiny: Scrutiny = Scrutiny()
 
 
 def ask(
@@ -67,6 +69,7 @@ def ask(
     budget: str | None = None,
     checkpoint_every: str | None = None,
     log: str | None = None,
+    scrutiny: Mapping[str, Any] | None = None,
 ) -> tuple[Task, bool]:
     """The task that is asked for, and whether it goes on with a run that was interrupted.
 
@@ -78,17 +81,19 @@ def ask(
         "log": log,
     }
     limits = {name: value for name, value in limits.items() if value is not None}
-    settings = None
+    settings, scrutiny = None, scrutiny or {}
     if config is not None:
-        earlier, settings, earlier_seed = repeated(config)
+        earlier, settings, earlier_seed, earlier_scrutiny = repeated(config)
         request = {**earlier.model_dump(), **request}
         seed = earlier_seed if seed is None else seed
+        scrutiny = {**earlier_scrutiny.model_dump(), **scrutiny}
     if resume and out is None:
         raise ValueError("name the run to go on with: --out RUN --resume")
     is_there = out is not None and out.exists() and not is_stub(out)
     if resume and out is not None and (is_there or "data" not in request):
         every = given if settings is None else {**settings.model_dump(), **given}
         asked = {"request": request, "preset": preset, "given": every, "seed": seed}
+        asked["scrutiny"] = scrutiny
         return _resumed(out, asked, execution, limits), True
     if preset is not None:
         settings = None
@@ -103,6 +108,7 @@ def ask(
             given=dict(given),
             seed=seed or 0,
             execution=Execution(**execution),
+            scrutiny=Scrutiny(**scrutiny),
             **limits,
         )
     except ValidationError as error:
@@ -143,6 +149,7 @@ def _resumed(
         (asked["request"], record["request"]),
         (asked["given"], {**record["config"], **record["given"]}),
         (fixed, record["execution"]),
+        (asked["scrutiny"], record["scrutiny"]),
         ({name: asked[name] for name in ("preset", "seed") if asked[name] is not None}, record),
     ):
         for name, value in wanted.items():
@@ -151,7 +158,10 @@ def _resumed(
     try:
         return Task.model_validate(
             {
-                **{name: record[name] for name in ("request", "preset", "given", "seed")},
+                **{
+                    name: record[name]
+                    for name in ("request", "preset", "given", "seed", "scrutiny")
+                },
                 **{name: record[name] for name in ("budget", "checkpoint_every", "log")},
                 **limits,
                 "out": out,

@@ -1,0 +1,178 @@
+"""What is said of labels: intervals, suspects, outliers, shifted classes."""
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from saas_ssl.data import PartiallyLabelled
+from saas_ssl.held_out import Evidence
+from saas_ssl.randomness import generator_at
+from saas_ssl.trust import (
+    Scrutiny,
+    Trust,
+    all_probabilities,
+    class_shift,
+    in_numbers,
+    judge,
+    measured,
+)
+
+K = 4
+
+
+def scores(y: Tensor, sharpness: float = 3.0, seed: int = 0) -> Tensor:
+    """Mean log-probabilities of rows that were learnt well under their labels."""
+    noise = torch.randn(len(y), K, generator=generator_at(seed, "noise"))
+    return (sharpness * torch.nn.functional.one_hot(y, K) + noise).log_softmax(dim=1)
+
+
+def world(
+    N_l: int = 80, N_u: int = 400, strange: int = 0, left_out: int | None = None
+) -> tuple[PartiallyLabelled, Evidence, Tensor, Tensor]:
+    """(Data, what was seen, inferred labels, outputs of the baseline); the last rows strange."""
+    y = torch.arange(N_l) % K
+    truth = torch.arange(N_u) % K
+    data = PartiallyLabelled(
+        torch.rand(N_l + N_u, 2),
+        torch.cat([y, torch.full((N_u,), -1)]),
+        [f"class {k}" for k in range(K)],
+        [str(row) for row in range(N_l + N_u)],
+    )
+    s_u, s_l, at = scores(truth), scores(y, seed=1), torch.ones(N_l, dtype=torch.int64)
+    if strange:
+        s_u[-strange:] = (0.1 * torch.randn(strange, K, generator=generator_at(2))).log_softmax(1)
+    if left_out is not None:
+        at[left_out:] = -1
+    return data, Evidence(s_u, s_u, s_l, at), s_u.argmax(dim=1), s_u.softmax(dim=1)
+
+
+def judged(*made: Any) -> Trust:
+    data, seen, inferred, f = made
+    return judge(data, inferred, seen, f, 0.95)
+
+
+def test_a_given_label_that_its_scores_contradict_is_suspected() -> None:
+    data, seen, inferred, f = world()
+    right = judged(data, seen, inferred, f)
+    y = data.y.clone()
+    y[5] = (y[5] + 1) % K
+    trust = judged(data.with_labels(y), seen, inferred, f)
+    added = set(trust.suspects) - set(right.suspects)
+    assert added == {5}
+    suspect = trust.suspects[5]
+    assert suspect.rival == 5 % K
+    assert suspect.rival_probability > 4 * suspect.probability
+    assert len(right.suspects) < 5
+
+
+def test_labels_that_were_never_left_out_are_not_judged() -> None:
+    data, seen, inferred, f = world(left_out=40)
+    y = data.y.clone()
+    y[[5, 50]] = (y[[5, 50]] + 1) % K
+    trust = judged(data.with_labels(y), seen, inferred, f)
+    assert 5 in trust.suspects
+    assert not [row for row in trust.suspects if row >= 40]
+    p = all_probabilities(trust, data, data.labelled_rows)
+    assert p[:40].isfinite().all()
+    assert p[40:80].isnan().all()
+    torch.testing.assert_close(p[80:], trust.p_u)
+    assert len(trust.evidence[0]) == 40
+
+
+def test_the_first_outer_iteration_counts_only_without_others() -> None:
+    data, seen, inferred, f = world()
+    seen.at[:60] = 0
+    assert len(judged(data, seen, inferred, f).evidence[0]) == 20
+    seen.at[:] = 0
+    assert len(judged(data, seen, inferred, f).evidence[0]) == 80
+
+
+def test_rows_that_are_slow_under_every_class_are_outliers() -> None:
+    clean = judged(*world())
+    assert clean.outliers.sum() <= 8  # 2 %: only what is beyond expectation
+    mixed = judged(*world(strange=60))
+    assert mixed.outliers.sum() > 25
+    assert mixed.outliers[-60:].sum() == mixed.outliers.sum()
+    assert mixed.strangeness[-60:].mean() > 0.8
+    assert ((mixed.strangeness >= 0) & (mixed.strangeness <= 1)).all()
+
+
+def test_what_is_accepted_is_no_outlier() -> None:
+    data, seen, inferred, f = world(strange=60)
+    trust = judge(data, inferred, seen, f, accept=0.25)
+    own = trust.p_u.gather(1, inferred[:, None]).squeeze(1)
+    assert (trust.outliers <= (own < 0.25)).all()
+    assert trust.outliers.sum() < judged(data, seen, inferred, f).outliers.sum()
+
+
+def test_without_evidence_nothing_is_marked_and_nothing_is_promised() -> None:
+    data, seen, inferred, f = world(strange=60, left_out=0)
+    trust = judged(data, seen, inferred, f)
+    assert not trust.suspects
+    assert not trust.outliers.any()
+    numbers = in_numbers(trust, data, inferred, Scrutiny(label_folds=0))
+    assert numbers["left_out"] == 0
+    assert (numbers["all"]["low"], numbers["all"]["high"]) == (0.0, 1.0)
+
+
+def test_intervals_hold_the_estimate_and_widen_with_few_labels() -> None:
+    def width(N_l: int) -> tuple[float, dict[str, Any]]:
+        data, seen, inferred, f = world(N_l=N_l)
+        numbers = in_numbers(judged(data, seen, inferred, f), data, inferred, Scrutiny(accept=0.8))
+        for share in (numbers["all"], numbers["accepted"]):
+            assert share["low"] <= share["estimate"] <= share["high"]
+        return numbers["all"]["high"] - numbers["all"]["low"], numbers
+
+    (enough, many), (wide, few) = width(4 * 3), width(4 * 2)
+    assert (many["few_labels"], few["few_labels"]) == (False, True)
+    assert wide > 1.5 * enough
+    assert width(400)[0] < enough / 2
+
+
+def test_nothing_accepted_has_no_accuracy() -> None:
+    data, seen, inferred, f = world()
+    trust = judge(data, inferred, seen, f, accept=1.0)
+    assert in_numbers(trust, data, inferred, Scrutiny(accept=1.0))["accepted"] is None
+    truth = torch.arange(400) % K
+    assert measured(trust, f, inferred, truth, 1.0)["accepted_accuracy"] is None  # type: ignore[index]
+    assert measured(trust, f, inferred, None, 1.0) is None
+
+
+def test_what_is_measured_against_the_truth() -> None:
+    data, seen, inferred, f = world()
+    truth = torch.arange(400) % K
+    found = measured(judged(data, seen, inferred, f), f, inferred, truth, 0.95)
+    assert found is not None
+    assert found["calibration_error"] < 0.08
+    assert found["accepted_accuracy"] > 0.9
+    assert found["softmax_calibration_error"] != found["calibration_error"]
+
+
+@pytest.mark.parametrize(
+    ("shares", "n", "is_shift"),
+    [
+        ((0.25, 0.25, 0.25, 0.25), 80, False),
+        ((0.30, 0.22, 0.24, 0.24), 80, False),
+        ((0.70, 0.10, 0.10, 0.10), 80, True),
+        ((0.40, 0.20, 0.20, 0.20), 8, False),  # eight labels cannot tell
+    ],
+)
+def test_shifted_classes_are_told(shares: tuple[float, ...], n: int, is_shift: bool) -> None:
+    data = world(N_l=n)[0]
+    inferred = torch.repeat_interleave(
+        torch.arange(K), torch.tensor([int(400 * s) for s in shares])
+    )
+    shift = class_shift(data, inferred)
+    assert (shift is not None) == is_shift
+    if shift is not None:
+        assert (shift["class"], shift["given"]) == ("class 0", 0.25)
+        assert shift["inferred"] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("wrong", [{"accept": 0.0}, {"accept": 1.5}, {"label_folds": 1}])
+def test_impossible_checks_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Scrutiny(**wrong)
