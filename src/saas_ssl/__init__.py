@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from saas_ssl.data import read_digits as read_digits
     from saas_ssl.embedding import embed as embed
     from saas_ssl.estimator import SaaSClassifier as SaaSClassifier
+    from saas_ssl.exporting import export as export
     from saas_ssl.methods.fitting import fit as fit
     from saas_ssl.model import Model as Model
     from saas_ssl.model import load as load
@@ -44,6 +45,7 @@ _NAMES = {
     "data": "PartiallyLabelled hold_out keep_labels read read_digits",
     "embedding": "embed",
     "estimator": "SaaSClassifier",
+    "exporting": "export",
     "methods.fitting": "fit",
     "model": "Model load",
     "networks": "build named_factory",

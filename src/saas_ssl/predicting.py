@@ -3,10 +3,11 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from torch import Tensor
@@ -75,12 +76,15 @@ def check_output(out: str, overwrite: bool) -> None:
         if file.exists() and not overwrite:
             raise ValueError(f"{file} exists: choose another --out, or give --overwrite")
     if path.suffix.lower() == ".parquet":
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise ValueError(
-                "writing parquet needs pyarrow: pip install 'saas-ssl[parquet]'"
-            ) from None
+        need_pyarrow()
+
+
+def need_pyarrow() -> None:
+    """Raise ValueError unless parquet can be written."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ValueError("writing parquet needs pyarrow: pip install 'saas-ssl[parquet]'") from None
 
 
 def write_table(out: str, rows: Iterable[LabelRow], skipped: list[Skipped]) -> None:
@@ -94,18 +98,18 @@ def write_table(out: str, rows: Iterable[LabelRow], skipped: list[Skipped]) -> N
         return
     path = Path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _written_beside(path) as partial:
+    with written_beside(path) as partial:
         if path.suffix.lower() == ".parquet":
-            _write_parquet(partial, rows)
+            write_parquet(partial, LabelRow.__annotations__, map(rounded, rows))
         else:
             with partial.open("w", newline="", encoding="utf-8") as file:
                 write_rows(file, rows)
-    with _written_beside(skipped_beside(path)) as partial:
+    with written_beside(skipped_beside(path)) as partial:
         write_skipped(partial, skipped)
 
 
 @contextmanager
-def _written_beside(path: Path) -> Iterator[Path]:
+def written_beside(path: Path) -> Iterator[Path]:
     """A file to write that becomes `path` if the block ends well, and takes its place if empty."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     os.close(descriptor)
@@ -121,18 +125,16 @@ def _written_beside(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _write_parquet(path: Path, rows: Iterable[LabelRow]) -> None:
+def write_parquet(path: Path, kinds: Mapping[str, type], rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows of values: columns of floats or of text, by their names."""
     import pyarrow as pa
     from pyarrow import parquet
 
     schema = pa.schema(
-        [
-            (name, pa.float64() if kind is float else pa.string())
-            for name, kind in LabelRow.__annotations__.items()
-        ]
+        [(name, pa.float64() if kind is float else pa.string()) for name, kind in kinds.items()]
     )
     rows = iter(rows)
     with parquet.ParquetWriter(path, schema) as writer:
         while block := list(islice(rows, _PARQUET_ROWS)):
-            columns = list(zip(*map(rounded, block), strict=True))
+            columns = list(zip(*block, strict=True))
             writer.write_table(pa.table([*map(list, columns)], schema=schema))
