@@ -7,8 +7,12 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from saas_ssl.data import PartiallyLabelled
-from saas_ssl.held_out import Evidence
+from saas_ssl.calibration import calibration_error
+from saas_ssl.data import PartiallyLabelled, keep_labels, read_digits
+from saas_ssl.held_out import Evidence, infer_with_held_out
+from saas_ssl.pipeline import initial_posterior, prepare
+from saas_ssl.posterior import hard_labels
+from saas_ssl.presets import named_preset
 from saas_ssl.randomness import generator_at
 from saas_ssl.trust import (
     Scrutiny,
@@ -176,3 +180,45 @@ def test_shifted_classes_are_told(shares: tuple[float, ...], n: int, is_shift: b
 def test_impossible_checks_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Scrutiny(**wrong)
+
+
+def digits(wrong: int, seed: int) -> tuple[Trust, Tensor, Tensor, dict[str, Any], set[int]]:
+    """Trust in labels of real digits, of which so many given ones are replaced."""
+    full = read_digits(image_size=8)
+    data = keep_labels(full, 60, generator_at(seed, "kept labels"))
+    rows, y = (
+        data.labelled_rows[:: 60 // wrong] if wrong else data.labelled_rows[:0],
+        data.y.clone(),
+    )
+    y[rows] = (y[rows] + 3) % 10
+    settings = named_preset("digits").changed(width=8, outer_iterations=6)
+    problem = prepare(data.with_labels(y), settings, seed)
+    seen = Evidence.none(len(data.unlabelled_rows), 60, 10)
+    for part in infer_with_held_out(problem, 5, initial_posterior(problem)):
+        seen, P_u = seen.and_of(part), part.outer.P_u
+    inferred, truth = hard_labels(P_u), full.y[data.unlabelled_rows]
+    trust = judge(problem.training, inferred, seen, P_u, 0.95)
+    numbers = in_numbers(trust, problem.data, inferred, Scrutiny())
+    return trust, inferred, truth, numbers, set(rows.tolist())
+
+
+def test_probabilities_of_digits_are_right_as_often_as_they_say() -> None:
+    trust, inferred, truth, numbers, _ = digits(wrong=0, seed=0)
+    right = inferred == truth
+    own = trust.p_u.gather(1, inferred[:, None]).squeeze(1)
+    assert calibration_error(own, right) < 0.05
+    assert numbers["all"]["low"] <= right.double().mean() <= numbers["all"]["high"]
+    accepted = own >= 0.95
+    assert accepted.double().mean() > 0.3
+    low, high = numbers["accepted"]["low"], numbers["accepted"]["high"]
+    assert low <= right[accepted].double().mean() <= high
+    assert right[accepted].double().mean() > right[~accepted].double().mean() + 0.05
+    assert numbers["left_out"] == 60
+    assert len(trust.suspects) <= 6
+
+
+def test_wrong_labels_of_digits_are_found() -> None:
+    trust, *_, wrong = digits(wrong=6, seed=0)
+    found = set(trust.suspects)
+    assert len(found & wrong) >= 4
+    assert len(found & wrong) >= 0.5 * len(found)

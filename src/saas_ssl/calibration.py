@@ -4,6 +4,7 @@ s is the mean of log f_w(x) over time. Given labels that were left out of traini
 are; both are averaged over, so that little evidence gives cautious probabilities.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -44,15 +45,19 @@ class Calibration:
 
 def fit_calibration(s: Tensor, y: Tensor) -> Calibration:
     """P(a, ε | y) ∝ P(a) P(ε) Π_i p_i(y_i), on a grid: `s` (n, K) of rows whose labels are `y`."""
-    K = s.shape[1]
-    fits = torch.stack(
-        [(log_a.exp() * s.double()).softmax(dim=1)[range(len(y)), y] for log_a in _LOG_A]
-    )
-    likelihood = ((1 - _EPSILON) * fits[:, :, None] + _EPSILON / K).clamp(min=1e-300).log()
-    prior_a = -0.5 * ((_LOG_A - torch.tensor(_USUAL_A).log()) / _SPREAD) ** 2
+    s = s.double()
+    prior_a = -0.5 * ((_LOG_A - math.log(_USUAL_A)) / _SPREAD) ** 2
     prior_epsilon = (_RARITY - 1) * (1 - _EPSILON).log()
-    evidence = likelihood.sum(dim=1) + prior_a[:, None] + prior_epsilon
+    likelihood = torch.stack([_log_likelihood((a * s).softmax(dim=1), y) for a in _LOG_A.exp()])
+    evidence = likelihood + prior_a[:, None] + prior_epsilon
     return Calibration((evidence - evidence.logsumexp(dim=(0, 1))).exp())
+
+
+def _log_likelihood(softmax: Tensor, y: Tensor) -> Tensor:
+    """Σ_i log((1 - ε) softmax_i(y_i) + ε/K), for each ε."""
+    own = softmax.gather(1, y[:, None])
+    p = (1 - _EPSILON) * own + _EPSILON / softmax.shape[1]
+    return p.clamp(min=1e-300).log().sum(dim=0)
 
 
 def accuracy_interval(right: float, n: float, level: float = 0.95) -> tuple[float, float]:
