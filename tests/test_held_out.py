@@ -6,13 +6,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Generator, Tensor, nn
 
 from saas_ssl.data import UNLABELLED, PartiallyLabelled
 from saas_ssl.held_out import Evidence, Scored, draw_folds, infer_with_held_out, without
 from saas_ssl.pipeline import Problem, infer_posterior, initial_posterior, prepare
 from saas_ssl.randomness import generator_at
 from test_pipeline import features, with_
+from toy import HiddenLayer
 
 
 def problem_of(data: PartiallyLabelled | None = None, **changes: object) -> Problem:
@@ -149,3 +150,27 @@ def test_evidence_averages_the_late_iterations_and_keeps_the_last_word_on_labels
     later = seen.and_of(part_of(6, -8.0, []))
     assert level(later.s_u) == pytest.approx(-3.0 - 5.0 / 5)
     assert level(later.s_early) == pytest.approx(-5.0)
+
+
+def test_nothing_but_certainty_is_asked_of_rows_that_are_left_out() -> None:
+    """Without the entropy they teach the network nothing, whatever they look like."""
+
+    def factory(in_shape: tuple[int, ...], n_classes: int, generator: Generator) -> nn.Module:
+        return HiddenLayer(in_shape[0], 8, n_classes, generator).float()  # no batch statistics
+
+    def second(entropy_weight: float, spoil: bool) -> Scored:
+        settings = with_(outer_iterations=3, entropy_weight=entropy_weight)
+        problem = prepare(features(), settings, seed=1, network=factory)
+        data = problem.training
+        fold = draw_folds(data, 2, generator_at(1, "folds"))
+        x = data.x.clone()
+        if spoil:
+            x[data.labelled_rows[fold == 0]] += 3.0
+        problem = replace(problem, training=replace(data, x=x))
+        P_u = initial_posterior(problem)
+        return next(infer_with_held_out(problem, 2, P_u, changes=[0.5]))
+
+    plain, spoilt = (second(0.0, spoil) for spoil in (False, True))
+    assert torch.equal(plain.s_u, spoilt.s_u)
+    assert not torch.allclose(plain.s_h, spoilt.s_h)
+    assert not torch.equal(second(1.0, False).s_u, second(1.0, True).s_u)

@@ -12,7 +12,8 @@ from photos import write_photos
 from saas_ssl.labelling import Request, setting
 from saas_ssl.predicting import predict_into
 from saas_ssl.session import label_into
-from saas_ssl.task import Task
+from saas_ssl.task import Task, ask
+from saas_ssl.trust import Scrutiny
 
 QUICK = {"inner_epochs": 2, "outer_iterations": 1, "classifier_epochs": 2, "width": 4}
 
@@ -173,3 +174,25 @@ def test_one_row_of_features_is_refused_plainly(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("label,a\nu,1\nu,2\nv,3\nv,4\n,5\n")
     with pytest.raises(ValueError, match="cannot take a step on a single row"):
         label(tmp_path / "run", Request(data=str(tmp_path / "x.csv")))
+
+
+def test_an_earlier_run_is_repeated_with_its_checks(trained: Path, tmp_path: Path) -> None:
+    record = json.loads((trained / "run.json").read_text())
+
+    def asked(scrutiny: dict[str, object] | None, **now: object) -> Scrutiny:
+        config = tmp_path / "run.json"
+        kept = {name: value for name, value in record.items() if name != "scrutiny"}
+        config.write_text(json.dumps(kept | ({} if scrutiny is None else {"scrutiny": scrutiny})))
+        task, _ = ask(config=config, request={}, given={}, execution={}, scrutiny=now)
+        return task.scrutiny
+
+    assert record["scrutiny"] == {"accept": 0.95, "label_folds": 5}
+    assert asked({"accept": 0.8, "label_folds": 3}) == Scrutiny(accept=0.8, label_folds=3)
+    assert asked({"accept": 0.8, "label_folds": 3}, accept=0.7).accept == 0.7
+    assert asked(None).label_folds == 0  # a version that left no labels out
+
+
+def test_labels_are_left_out_of_features_too(trained: Path) -> None:
+    results = json.loads((trained / "run.json").read_text())["results"]
+    assert results["trust"]["left_out"] > 0
+    assert 0.0 < results["trust"]["all"]["estimate"] <= 1.0

@@ -301,6 +301,8 @@ def test_a_checkpoint_that_was_cut_off_is_no_checkpoint(
         (["--parallel", "data"], "parallel is trajectories in run, but data is asked for"),
         (["--precision", "bf16"], "precision is fp32 in run, but bf16 is asked for"),
         (["--compile"], "compile is False in run, but True is asked for"),
+        (["--accept", "0.9"], "accept is 0.95 in run, but 0.9 is asked for"),
+        (["--label-folds", "3"], "label_folds is 5 in run, but 3 is asked for"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
