@@ -1,5 +1,6 @@
 """What is said of labels: intervals, suspects, outliers, shifted classes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,29 @@ def test_rows_that_are_slow_under_every_class_are_outliers() -> None:
     assert mixed.outliers[-60:].sum() == mixed.outliers.sum()
     assert mixed.strangeness[-60:].mean() > 0.8
     assert ((mixed.strangeness >= 0) & (mixed.strangeness <= 1)).all()
+
+
+def test_strangeness_is_the_mean_of_two_ranks() -> None:
+    data, seen, _, _ = world(N_u=3)
+    inferred = torch.tensor([0, 1, 2])
+    early = torch.tensor([[-3.0, -1, -1, -1], [-1, -1.0, -1, -1], [-1, -1, -2.0, -1]])
+    f = torch.tensor([[0.5, 0, 0, 0], [0, 0.1, 0, 0], [0, 0, 0.9, 0]])
+    trust = judge(data, inferred, replace(seen, s_early=early), f, 0.95)
+    # Slowest, then second, then fastest at first; improbable: second, first, last.
+    torch.testing.assert_close(trust.strangeness, torch.tensor([0.75, 0.5, 0.25]))
+
+
+def test_the_accepted_rows_are_judged_by_those_that_would_have_been() -> None:
+    data, seen, inferred, f = world(N_l=200)
+    trust = judge(data, inferred, seen, f, accept=0.9)
+    said, right = trust.evidence
+    assert right[said >= 0.9].double().mean() > right.double().mean() + 0.03
+    numbers = in_numbers(trust, data, inferred, Scrutiny(accept=0.9))
+    assert numbers["accepted"]["low"] > numbers["all"]["low"] + 0.02
+
+
+def test_a_few_known_rows_cannot_tell_outliers() -> None:
+    assert not judged(*world(N_l=36, strange=60)).outliers.any()
 
 
 def test_what_is_accepted_is_no_outlier() -> None:

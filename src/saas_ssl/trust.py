@@ -21,7 +21,7 @@ from saas_ssl.labels import ACCEPT_FROM, Suspect
 FEW_LABELS = 3  # in a class: with fewer, an interval is little more than a guess
 _DISCOUNT = 4  # of evidence where labels are so few
 _TIMES_AS_PROBABLE = 4.0  # another class, where a given label is suspected
-_SLOW = 0.05  # share of known rows that are called slow
+_SLOW, _ENOUGH_KNOWN = 0.05, 40  # share of known rows that are called slow, and how many it takes
 _SHIFTED, _CHANCE = 0.1, 0.01  # distance between class shares, and how seldom chance explains it
 
 
@@ -101,12 +101,12 @@ def _strangeness(inferred: Tensor, s_early: Tensor, f_supervised: Tensor) -> Ten
 def _outliers(strangeness: Tensor, s_u: Tensor, s_known: Tensor) -> Tensor:
     """The strangest rows, as many as are slow under every class beyond what is to be expected.
 
-    Known rows are given ones that were left out. Of n such rows, another of their kind is slower
-    than the k-th slowest with probability k/(n + 1), whatever the distribution.
+    Known rows are given ones that were left out; a few cannot tell. Of n such rows, another of
+    their kind is slower than the k-th slowest with probability k/(n + 1), however they are spread.
     """
     outliers, n = torch.zeros(len(s_u), dtype=torch.bool), len(s_known)
-    if n:
-        k = max(1, int(_SLOW * (n + 1)))
+    if n >= _ENOUGH_KNOWN:
+        k = int(_SLOW * (n + 1))
         line = s_known.max(dim=1).values.sort().values[k - 1]
         beyond = int((s_u.max(dim=1).values < line).sum() - len(s_u) * k / (n + 1))
         outliers[strangeness.argsort(descending=True, stable=True)[: max(0, beyond)]] = True
