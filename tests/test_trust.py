@@ -120,7 +120,7 @@ def test_the_accepted_rows_are_judged_by_those_that_would_have_been() -> None:
     trust = judge(data, inferred, seen, f, accept=0.9)
     said, right = trust.evidence
     assert right[said >= 0.9].double().mean() > right.double().mean() + 0.03
-    numbers = in_numbers(trust, data, inferred, Scrutiny(accept=0.9))
+    numbers = in_numbers(trust, data, inferred, 0.9)
     assert numbers["accepted"]["low"] > numbers["all"]["low"] + 0.02
 
 
@@ -141,7 +141,7 @@ def test_without_evidence_nothing_is_marked_and_nothing_is_promised() -> None:
     trust = judged(data, seen, inferred, f)
     assert not trust.suspects
     assert not trust.outliers.any()
-    numbers = in_numbers(trust, data, inferred, Scrutiny(label_folds=0))
+    numbers = in_numbers(trust, data, inferred, 0.95)
     assert numbers["left_out"] == 0
     assert (numbers["all"]["low"], numbers["all"]["high"]) == (0.0, 1.0)
 
@@ -149,7 +149,7 @@ def test_without_evidence_nothing_is_marked_and_nothing_is_promised() -> None:
 def test_intervals_hold_the_estimate_and_widen_with_few_labels() -> None:
     def width(N_l: int) -> tuple[float, dict[str, Any]]:
         data, seen, inferred, f = world(N_l=N_l)
-        numbers = in_numbers(judged(data, seen, inferred, f), data, inferred, Scrutiny(accept=0.8))
+        numbers = in_numbers(judged(data, seen, inferred, f), data, inferred, 0.8)
         for share in (numbers["all"], numbers["accepted"]):
             assert share["low"] <= share["estimate"] <= share["high"]
         return numbers["all"]["high"] - numbers["all"]["low"], numbers
@@ -163,7 +163,7 @@ def test_intervals_hold_the_estimate_and_widen_with_few_labels() -> None:
 def test_nothing_accepted_has_no_accuracy() -> None:
     data, seen, inferred, f = world()
     trust = judge(data, inferred, seen, f, accept=1.0)
-    assert in_numbers(trust, data, inferred, Scrutiny(accept=1.0))["accepted"] is None
+    assert in_numbers(trust, data, inferred, 1.0)["accepted"] is None
     truth = torch.arange(400) % K
     assert measured(trust, f, inferred, truth, 1.0)["accepted_accuracy"] is None  # type: ignore[index]
     assert measured(trust, f, inferred, None, 1.0) is None
@@ -222,7 +222,7 @@ def digits(wrong: int, seed: int) -> tuple[Trust, Tensor, Tensor, dict[str, Any]
         seen, P_u = seen.and_of(part), part.outer.P_u
     inferred, truth = hard_labels(P_u), full.y[data.unlabelled_rows]
     trust = judge(problem.training, inferred, seen, P_u, 0.95)
-    numbers = in_numbers(trust, problem.data, inferred, Scrutiny())
+    numbers = in_numbers(trust, problem.data, inferred, 0.95)
     return trust, inferred, truth, numbers, set(rows.tolist())
 
 

@@ -1,7 +1,7 @@
 """One whole run: the supervised baseline and both phases, measured, shown and written down."""
 
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from saas_ssl.data.source import Skipped
 from saas_ssl.held_out import Evidence, Scored, infer_with_held_out, without
 from saas_ssl.images import Form
 from saas_ssl.journal import Journal
-from saas_ssl.labels import ACCEPT, OUTLIER, REVIEW, label_rows, write_labels
+from saas_ssl.labels import label_rows, write_labels
 from saas_ssl.model import Model, save
 from saas_ssl.networks import copied_state, unwrapped
 from saas_ssl.pipeline import (
@@ -44,7 +44,15 @@ from saas_ssl.runs import (
     write_skipped,
 )
 from saas_ssl.summary import inner_loop_too_short
-from saas_ssl.trust import Scrutiny, all_probabilities, in_numbers, judge, measured
+from saas_ssl.trust import (
+    Scrutiny,
+    Trust,
+    all_probabilities,
+    decisions,
+    in_numbers,
+    judge,
+    measured,
+)
 
 _SEEN = "seen."
 DEFAULT_SCRUTINY = Scrutiny()
@@ -91,35 +99,23 @@ def run_job(
     display.say(inner_loop_too_short(inner, problem.settings.inner_epochs))
     classifier, f_u = _train_classifier(problem, P_u, journal, deadline)
     saas_cost = journal.cost()
-    N_u = len(data.unlabelled_rows)
+    if not journal.facts["changes"]:  # no outer iteration has seen anything
+        seen = replace(seen, s_u=f_u.log(), s_early=f_u.log())
     f_supervised = predict(
         baseline, problem.preprocessing, problem.training.x, problem.training.unlabelled_rows
     )
-    if not journal.facts["changes"]:  # no outer iteration has seen anything
-        seen = replace(seen, s_u=f_u.log(), s_early=f_u.log())
     P_u, f_u, f_supervised, s_u, s_early = (
-        ranks.all_rows(rows.cpu(), N_u) for rows in (P_u, f_u, f_supervised, seen.s_u, seen.s_early)
+        ranks.all_rows(own.cpu(), len(data.unlabelled_rows))
+        for own in (P_u, f_u, f_supervised, seen.s_u, seen.s_early)
     )
     if ranks.rank:
         return None
 
-    inferred = hard_labels(P_u)
-    seen = replace(seen, s_u=s_u, s_early=s_early)
+    inferred, seen = hard_labels(P_u), replace(seen, s_u=s_u, s_early=s_early)
     trust = judge(problem.training, inferred, seen, f_supervised, scrutiny.accept)
-    table = list(
-        label_rows(data, inferred, trust.p_u, scrutiny.accept, trust.outliers, trust.suspects)
-    )
-    write_labels(directory / LABELS_FILE, table)
-    tensors = {
-        "P_u": P_u,
-        "rows": _places(data),
-        "probabilities": all_probabilities(trust, data, problem.training.labelled_rows),
-        "strangeness": trust.strangeness,
-    }
-    save_tensors(directory / POSTERIOR_FILE, tensors)
+    _write_labels(problem, P_u, trust, scrutiny.accept, directory)
     save(_model(problem, classifier, form, features), directory)
     write_skipped(directory / SKIPPED_FILE, skipped)
-    decisions = Counter(row.decision for row in table if row.source == "inferred")
     results = {
         "supervised": {**_errors(problem, baseline, truth), **journal.facts["costs"]["supervised"]},
         "saas": {
@@ -129,11 +125,9 @@ def run_job(
         },
         "inner": inner,
         "validation": _compared(problem, baseline, classifier),
-        "accepted": decisions[ACCEPT],
-        "review": decisions[REVIEW],
-        "outliers": decisions[OUTLIER],
+        **decisions(trust, inferred, scrutiny.accept),
         "trust": {
-            **in_numbers(trust, data, inferred, scrutiny),
+            **in_numbers(trust, data, inferred, scrutiny.accept),
             "measured": measured(trust, f_u, inferred, truth.unlabelled, scrutiny.accept),
         },
         "outer_iterations": len(journal.facts["changes"]),
@@ -145,6 +139,22 @@ def run_job(
     fitted = {"config": problem.settings.model_dump(), "effective_step": problem.effective_step}
     write_run(directory, {**about, **fitted, "results": results})
     return results
+
+
+def _write_labels(
+    problem: Problem, P_u: Tensor, trust: Trust, accept: float, directory: Path
+) -> None:
+    """Write labels.csv, and what it was made of."""
+    data, inferred = problem.data, hard_labels(P_u)
+    rows = label_rows(data, inferred, trust.p_u, accept, trust.outliers, trust.suspects)
+    write_labels(directory / LABELS_FILE, rows)
+    tensors = {
+        "P_u": P_u,
+        "rows": _places(data),
+        "probabilities": all_probabilities(trust, data, problem.training.labelled_rows),
+        "strangeness": trust.strangeness,
+    }
+    save_tensors(directory / POSTERIOR_FILE, tensors)
 
 
 def take_part(problem: Problem, journal: Journal, deadline: Deadline | None, folds: int) -> None:

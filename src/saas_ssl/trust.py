@@ -74,7 +74,7 @@ def judge(
     return Trust(
         p_u,
         p_l,
-        _outliers(strangeness, seen.s_u, seen.s_l[used]) & (_of(p_u, inferred) < accept),
+        _outliers(strangeness, seen.s_u, seen.s_l[used]) & (_of(p_u, inferred).double() < accept),
         strangeness,
         _suspects(p_l, y, data.labelled_rows),
         (best.values, best.indices == y[used]),
@@ -124,12 +124,20 @@ def _suspects(p_l: Tensor, y: Tensor, rows: Tensor) -> dict[int, Suspect]:
     }
 
 
+def decisions(trust: Trust, inferred: Tensor, accept: float) -> dict[str, int]:
+    """How many of the inferred labels are accepted, to be reviewed, and of outliers."""
+    accepted = int((_of(trust.p_u, inferred).double() >= accept).sum())
+    outliers = int(trust.outliers.sum())
+    review = len(inferred) - accepted - outliers
+    return {"accepted": accepted, "review": review, "outliers": outliers}
+
+
 def in_numbers(
-    trust: Trust, data: PartiallyLabelled, inferred: Tensor, scrutiny: Scrutiny
+    trust: Trust, data: PartiallyLabelled, inferred: Tensor, accept: float
 ) -> dict[str, Any]:
     """What run.json says of it; `data` are all rows."""
     own = _of(trust.p_u, inferred).double()
-    (said, right), accepted = trust.evidence, own >= scrutiny.accept
+    (said, right), accepted = trust.evidence, own >= accept
     given = torch.bincount(data.y[data.labelled_rows], minlength=data.n_classes)
     few = bool(given.min() < FEW_LABELS)
     return {
@@ -138,7 +146,7 @@ def in_numbers(
         "few_labels": few,
         "a": trust.calibration.a,
         "all": _expected(own, right, few),
-        "accepted": _expected(own[accepted], right[said >= scrutiny.accept], few),
+        "accepted": _expected(own[accepted], right[said >= accept], few),
         "suspects": len(trust.suspects),
         "shift": class_shift(data, inferred),
     }
