@@ -27,7 +27,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
-from torch import Tensor
 
 from saas_ssl import generator_at, keep_labels, prepare, read, train_supervised
 from saas_ssl.calibration import reliability
@@ -181,10 +180,12 @@ def outliers(given: argparse.Namespace, seed: int, folder: Path) -> Row:
     is_strange = np.array([truth[row["id"]] not in data.classes for row in rows])
     marked = np.array([row["decision"] == "outlier" for row in rows])
     strangeness = load_file(run / "posterior.safetensors")["strangeness"].numpy()
+    f = supervised(mixed, seed)
+    by_baseline = [{**row, "label": data.classes[k]} for row, k in zip(rows, f.argmax(1), strict=True)]
     return {
         "strange": int(is_strange.sum()),
         "auroc": float(roc_auc_score(is_strange, strangeness)),
-        "auroc_supervised": float(roc_auc_score(is_strange, -supervised_maximum(mixed, seed))),
+        "auroc_supervised": float(roc_auc_score(is_strange, -f.max(axis=1))),
         "marks": found_of(marked, is_strange),
         "accepted_strange": float(
             np.mean([r["decision"] == "accept" for r, s in zip(rows, is_strange, strict=True) if s])
@@ -193,6 +194,7 @@ def outliers(given: argparse.Namespace, seed: int, folder: Path) -> Row:
         "error_without_strange_rows": known_error(
             [row for row in table(alone) if row["source"] == "inferred"], truth, data.classes
         ),
+        "error_of_known_rows_supervised": known_error(by_baseline, truth, data.classes),
     }
 
 
@@ -203,13 +205,14 @@ def known_error(
     return float(np.mean([row["label"] != truth[row["id"]] for row in known]))
 
 
-def supervised_maximum(data: PartiallyLabelled, seed: int) -> NDArray[np.float32]:
-    """The largest output of the supervised baseline, which `saas label` trains likewise."""
+def supervised(data: PartiallyLabelled, seed: int) -> NDArray[np.float32]:
+    """Outputs of the supervised baseline, which `saas label` trains likewise."""
     problem = prepare(data, chosen_settings(data, None, {}), seed)
     *_, last = train_supervised(problem)
-    f: Tensor = predict(last.w, problem.preprocessing, data.x, data.unlabelled_rows)
-    largest: NDArray[np.float32] = f.max(dim=1).values.numpy()
-    return largest
+    f: NDArray[np.float32] = predict(
+        last.w, problem.preprocessing, data.x, data.unlabelled_rows
+    ).numpy()
+    return f
 
 
 def imbalance(given: argparse.Namespace, seed: int, folder: Path) -> Row:

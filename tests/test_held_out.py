@@ -145,6 +145,8 @@ def test_evidence_averages_the_late_iterations_and_keeps_the_last_word_on_labels
         seen = seen.and_of(part_of(m, value, [m % 2] if m else []))
     assert level(seen.s_u) == pytest.approx(-3.0)  # of the last five
     assert level(seen.s_early) == pytest.approx(-5.0)  # of the first two
+    assert level(seen.s_once) == -1.0  # of the second alone
+    assert seen.s_once.shape == (4,)
     assert seen.at.tolist() == [4, 5]
     assert seen.s_l[:, 0].tolist() == [-4.0, -5.0]
     later = seen.and_of(part_of(6, -8.0, []))

@@ -206,7 +206,7 @@ def test_a_wrong_given_label_is_marked_with_the_reason(tmp_path: Path) -> None:
     assert marked == ["4"]
     assert results["trust"]["suspects"] == 1
     assert (given["4"]["label"], given["4"]["runner_up"]) == ("class 0", "class 1")
-    assert "given as class 0, but without this label it looks like class 1" in given["4"]["reason"]
+    assert "given as class 0 but without this label it looks like class 1" in given["4"]["reason"]
     assert float(given["4"]["probability"]) < 0.25 * float(given["4"]["runner_up_probability"])
     assert {row["probability"] for id_, row in given.items() if id_ != "4"} == {"1.0"}
 

@@ -10,6 +10,7 @@
 #     python docs/examples/frozen_features.py
 
 # %%
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -81,8 +82,9 @@ subprocess.run(
     [saas, "label", folder / "features.npz", "--out", run, "--overwrite", "--quiet"],
     check=True,
 )
-table = np.genfromtxt(run / "labels.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
-found = table["label"][unlabelled]
+with (run / "labels.csv").open(newline="", encoding="utf-8") as file:
+    table = list(csv.DictReader(file))
+found = np.array([int(row["label"]) for row in table])[unlabelled]
 print(f"saas label:             {np.mean(found == truth[unlabelled]):.1%}")
 
 # %% [markdown]

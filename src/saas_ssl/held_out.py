@@ -39,6 +39,7 @@ class Evidence:
 
     s_u: Tensor  # (N_u, K) mean log-probabilities of the unlabelled rows, over the last iterations
     s_early: Tensor  # (N_u, K) the same over the first two
+    s_once: Tensor  # (N_u,) the largest of a row in the second alone: as for rows left out once
     s_l: Tensor  # (N_l, K) those of the labelled rows, when they were last left out
     at: Tensor  # (N_l,) the outer iteration that left them out, -1 for none
 
@@ -46,7 +47,7 @@ class Evidence:
     def none(cls, N_u: int, N_l: int, K: int) -> Self:
         """Nothing has been seen yet."""
         s_u = torch.zeros(N_u, K)
-        return cls(s_u, s_u, torch.zeros(N_l, K), torch.full((N_l,), -1))
+        return cls(s_u, s_u, s_u[:, 0], torch.zeros(N_l, K), torch.full((N_l,), -1))
 
     def and_of(self, scored: Scored) -> "Evidence":
         """What is known after one more outer iteration."""
@@ -56,7 +57,8 @@ class Evidence:
         n = min(max(1, m), _AVERAGED)  # the very first is forgotten
         late = self.s_u + (s_u - self.s_u) / n
         early = self.s_early + (s_u - self.s_early) / (m + 1) if m < _EARLY else self.s_early
-        return Evidence(late, early, s_l, at)
+        once = s_u.max(dim=1).values if m < _EARLY else self.s_once
+        return Evidence(late, early, once, s_l, at)
 
 
 def draw_folds(data: PartiallyLabelled, folds: int, generator: Generator) -> Tensor:

@@ -104,14 +104,15 @@ def run_job(
     f_supervised = predict(
         baseline, problem.preprocessing, problem.training.x, problem.training.unlabelled_rows
     )
-    P_u, f_u, f_supervised, s_u, s_early = (
+    P_u, f_u, f_supervised, s_u, s_early, s_once = (
         ranks.all_rows(own.cpu(), len(data.unlabelled_rows))
-        for own in (P_u, f_u, f_supervised, seen.s_u, seen.s_early)
+        for own in (P_u, f_u, f_supervised, seen.s_u, seen.s_early, seen.s_once)
     )
     if ranks.rank:
         return None
 
-    inferred, seen = hard_labels(P_u), replace(seen, s_u=s_u, s_early=s_early)
+    seen = replace(seen, s_u=s_u, s_early=s_early, s_once=s_once)
+    inferred = hard_labels(P_u)
     trust = judge(problem.training, inferred, seen, f_supervised, scrutiny.accept)
     _write_labels(problem, P_u, trust, scrutiny.accept, directory)
     save(_model(problem, classifier, form, features), directory)

@@ -61,7 +61,7 @@ def label_rows(
 
 def _suspect_row(id_: str, classes: Sequence[str], y: int, suspect: Suspect) -> LabelRow:
     rival, p = classes[suspect.rival], suspect.rival_probability
-    reason = f"given as {classes[y]}, but without this label it looks like {rival} ({p:.0%})"
+    reason = f"given as {classes[y]} but without this label it looks like {rival} ({p:.0%})"
     return LabelRow(id_, classes[y], suspect.probability, "given", REVIEW, rival, p, reason)
 
 

@@ -1,5 +1,6 @@
 """How far the labels can be trusted: probabilities, expected accuracy, and what looks wrong."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,8 @@ def judge(
     return Trust(
         p_u,
         p_l,
-        _outliers(strangeness, seen.s_u, seen.s_l[used]) & (_of(p_u, inferred).double() < accept),
+        _outliers(strangeness, seen.s_once, seen.s_l[used])
+        & (_of(p_u, inferred).double() < accept),
         strangeness,
         _suspects(p_l, y, data.labelled_rows),
         (best.values, best.indices == y[used]),
@@ -98,17 +100,19 @@ def _strangeness(inferred: Tensor, s_early: Tensor, f_supervised: Tensor) -> Ten
     return 1.0 - (ranks[0] + ranks[1]) / (2.0 * max(1, len(inferred) - 1))
 
 
-def _outliers(strangeness: Tensor, s_u: Tensor, s_known: Tensor) -> Tensor:
+def _outliers(strangeness: Tensor, s_once: Tensor, s_known: Tensor) -> Tensor:
     """The strangest rows, as many as are slow under every class beyond what is to be expected.
 
     Known rows are given ones that were left out; a few cannot tell. Of n such rows, another of
-    their kind is slower than the k-th slowest with probability k/(n + 1), however they are spread.
+    their kind is slower than the k-th slowest with probability k/(n + 1), however they are spread,
+    give or take √k/(n + 1), which is granted as well.
     """
-    outliers, n = torch.zeros(len(s_u), dtype=torch.bool), len(s_known)
+    outliers, n = torch.zeros(len(s_once), dtype=torch.bool), len(s_known)
     if n >= _ENOUGH_KNOWN:
         k = int(_SLOW * (n + 1))
         line = s_known.max(dim=1).values.sort().values[k - 1]
-        beyond = int((s_u.max(dim=1).values < line).sum() - len(s_u) * k / (n + 1))
+        expected = len(s_once) * (k + math.sqrt(k)) / (n + 1)
+        beyond = int((s_once < line).sum() - expected)
         outliers[strangeness.argsort(descending=True, stable=True)[: max(0, beyond)]] = True
     return outliers
 
