@@ -181,7 +181,9 @@ def outliers(given: argparse.Namespace, seed: int, folder: Path) -> Row:
     marked = np.array([row["decision"] == "outlier" for row in rows])
     strangeness = load_file(run / "posterior.safetensors")["strangeness"].numpy()
     f = supervised(mixed, seed)
-    by_baseline = [{**row, "label": data.classes[k]} for row, k in zip(rows, f.argmax(1), strict=True)]
+    by_baseline = [
+        {**row, "label": data.classes[k]} for row, k in zip(rows, f.argmax(1), strict=True)
+    ]
     return {
         "strange": int(is_strange.sum()),
         "auroc": float(roc_auc_score(is_strange, strangeness)),

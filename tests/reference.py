@@ -141,27 +141,39 @@ def classifier_epoch(
             sgd.step([d + weight_decay * a for d, a in zip(g, sgd.w, strict=True)], eta)
 
 
-def calibrated(s: list[list[float]], y: list[int], new: list[list[float]]) -> list[list[float]]:
-    """p = E[(1 - ε) softmax(a s) + ε/K | y], a and ε on a grid, in loops over plain numbers."""
-    log_a = [-1.5 + 4.0 * i / 80 for i in range(81)]
-    epsilons = [0.2 * j / 10 for j in range(11)]
+def explained(row: list[float], x: float, epsilon: float) -> list[float]:
+    """(1 - ε) softmax(a s) + ε/K with a = exp(x)."""
+    exps = [math.exp(math.exp(x) * (value - max(row))) for value in row]
+    return [(1 - epsilon) * e / sum(exps) + epsilon / len(row) for e in exps]
 
-    def p_of(row: list[float], x: float, epsilon: float) -> list[float]:
-        exps = [math.exp(math.exp(x) * (value - max(row))) for value in row]
-        return [(1 - epsilon) * e / sum(exps) + epsilon / len(row) for e in exps]
 
+def grid_posterior(s: list[list[float]], y: list[int]) -> dict[tuple[float, float], float]:
+    """P(log a, ε | y) on a grid, in loops over plain numbers."""
     logs = {}
-    for x in log_a:
-        for epsilon in epsilons:
+    for x in [-1.5 + 4.0 * i / 80 for i in range(81)]:
+        for epsilon in [0.2 * j / 10 for j in range(11)]:
             prior = -0.5 * ((x - math.log(1.75)) / 0.35) ** 2 + 19 * math.log(1 - epsilon)
-            fit = sum(math.log(p_of(row, x, epsilon)[k]) for row, k in zip(s, y, strict=True))
+            fit = sum(math.log(explained(row, x, epsilon)[k]) for row, k in zip(s, y, strict=True))
             logs[x, epsilon] = prior + fit
     most = max(logs.values())
     total = sum(math.exp(value - most) for value in logs.values())
+    return {at: math.exp(value - most) / total for at, value in logs.items()}
+
+
+def calibrated(s: list[list[float]], y: list[int], new: list[list[float]]) -> list[list[float]]:
+    """p = E[(1 - ε) softmax(a s) + ε/K | y]."""
     answer = [[0.0] * len(row) for row in new]
-    for (x, epsilon), value in logs.items():
-        weight = math.exp(value - most) / total
+    for (x, epsilon), weight in grid_posterior(s, y).items():
         for i, row in enumerate(new):
-            for k, p in enumerate(p_of(row, x, epsilon)):
+            for k, p in enumerate(explained(row, x, epsilon)):
                 answer[i][k] += weight * p
+    return answer
+
+
+def mistaken(s: list[list[float]], y: list[int]) -> list[float]:
+    """E[(ε/K) / p_y | y]: Bayes' rule for a label to be of the uniform part of the mixture."""
+    answer = [0.0] * len(y)
+    for (x, epsilon), weight in grid_posterior(s, y).items():
+        for i, (row, k) in enumerate(zip(s, y, strict=True)):
+            answer[i] += weight * (epsilon / len(row)) / explained(row, x, epsilon)[k]
     return answer

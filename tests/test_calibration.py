@@ -34,6 +34,24 @@ def test_the_fit_and_its_probabilities_are_those_of_the_loops(n: int) -> None:
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
 
 
+def test_chances_of_mistakes_are_those_of_the_loops() -> None:
+    s, y = drawn(30, 4, 1.5, 0.1)
+    found = fit_calibration(s, y).mistaken(s, y)
+    expected = reference.mistaken(s.double().tolist(), y.tolist())
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+
+
+def test_mistakes_are_as_likely_as_is_said() -> None:
+    """Rows of like chance of a mistake are drawn from the uniform part that often."""
+    generator, n, epsilon = generator_at(0, "mistakes"), 20_000, 0.1
+    s, y = drawn(n, 5, 3.0, 0.0)
+    mistake = torch.rand(n, generator=generator) < epsilon
+    y = torch.where(mistake, torch.randint(5, (n,), generator=generator), y)
+    chance = fit_calibration(s, y).mistaken(s, y)
+    assert calibration_error(chance, mistake) < 0.01
+    assert chance[mistake].mean() > 5 * chance[~mistake].mean()
+
+
 @given(st.integers(0, 10_000), st.integers(0, 40), st.integers(2, 6))
 def test_probabilities_sum_to_one_and_keep_the_order(seed: int, n: int, K: int) -> None:
     s, y = drawn(n, K, 2.0, 0.0, seed)

@@ -16,7 +16,7 @@ _LOG_A = torch.linspace(-1.5, 2.5, 81, dtype=torch.float64)
 _EPSILON = torch.linspace(0.0, 0.2, 11, dtype=torch.float64)
 # Where no evidence is: log a ~ N(log 1.75, 0.35²) and ε ~ Beta(1, 20), see docs/trust.md.
 _USUAL_A, _SPREAD, _RARITY = 1.75, 0.35, 20
-_NEGLIGIBLE = 1e-6
+_NEGLIGIBLE, _TINY = 1e-6, 1e-300
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,14 @@ class Calibration:
                 p += kept * (log_a.exp() * s).softmax(dim=1) + (weights.sum() - kept) / K
         return p / p.sum(dim=1, keepdim=True)
 
+    def mistaken(self, s: Tensor, y: Tensor) -> Tensor:
+        """(ε/K) / p(y): how likely a label is of those ε that the scores do not explain."""
+        s, uniform, chance = s.double(), _EPSILON / s.shape[1], torch.zeros(len(s)).double()
+        for log_a, weights in zip(_LOG_A, self.weights, strict=True):
+            p = (1 - _EPSILON) * _of_labels((log_a.exp() * s).softmax(dim=1), y) + uniform
+            chance += (weights * uniform / p.clamp(min=_TINY)).sum(dim=1)
+        return chance
+
 
 def fit_calibration(s: Tensor, y: Tensor) -> Calibration:
     """P(a, ε | y) ∝ P(a) P(ε) Π_i p_i(y_i), on a grid: `s` (n, K) of rows whose labels are `y`."""
@@ -55,9 +63,12 @@ def fit_calibration(s: Tensor, y: Tensor) -> Calibration:
 
 def _log_likelihood(softmax: Tensor, y: Tensor) -> Tensor:
     """Σ_i log((1 - ε) softmax_i(y_i) + ε/K), for each ε."""
-    own = softmax.gather(1, y[:, None])
-    p = (1 - _EPSILON) * own + _EPSILON / softmax.shape[1]
-    return p.clamp(min=1e-300).log().sum(dim=0)
+    p = (1 - _EPSILON) * _of_labels(softmax, y) + _EPSILON / softmax.shape[1]
+    return p.clamp(min=_TINY).log().sum(dim=0)
+
+
+def _of_labels(p: Tensor, y: Tensor) -> Tensor:
+    return p.gather(1, y[:, None])
 
 
 def accuracy_interval(right: float, n: float, level: float = 0.95) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from saas_ssl.labels import ACCEPT_FROM, Suspect
 
 FEW_LABELS = 3  # in a class: with fewer, an interval is little more than a guess
 _DISCOUNT = 4  # of evidence where labels are so few
-_TIMES_AS_PROBABLE = 4.0  # another class, where a given label is suspected
+_TIMES_AS_PROBABLE, _MISTAKEN = 4.0, 0.03  # another class, and a mistake: a suspected label
 _SLOW, _ENOUGH_KNOWN = 0.05, 40  # share of known rows that are called slow, and how many it takes
 _SHIFTED, _CHANCE = 0.1, 0.01  # distance between class shares, and how seldom chance explains it
 
@@ -78,7 +78,7 @@ def judge(
         _outliers(strangeness, seen.s_once, seen.s_l[used])
         & (_of(p_u, inferred).double() < accept),
         strangeness,
-        _suspects(p_l, y, data.labelled_rows),
+        _suspects(p_l, y, data.labelled_rows, calibration.mistaken(seen.s_l, y)),
         (best.values, best.indices == y[used]),
         calibration,
     )
@@ -117,11 +117,15 @@ def _outliers(strangeness: Tensor, s_once: Tensor, s_known: Tensor) -> Tensor:
     return outliers
 
 
-def _suspects(p_l: Tensor, y: Tensor, rows: Tensor) -> dict[int, Suspect]:
-    """Given labels that another class beats by far where the label was left out."""
+def _suspects(p_l: Tensor, y: Tensor, rows: Tensor, mistaken: Tensor) -> dict[int, Suspect]:
+    """Given labels that another class beats by far where the label was left out.
+
+    Where scores are often wrong that alone says little of a label: a mistake must be likely, too.
+    """
     own = _of(p_l, y)
     best = p_l.max(dim=1)  # NaN compares as false
-    marked = (best.values > _TIMES_AS_PROBABLE * own).nonzero().squeeze(1).tolist()
+    beaten = best.values > _TIMES_AS_PROBABLE * own
+    marked = (beaten & (mistaken > _MISTAKEN)).nonzero().squeeze(1).tolist()
     return {
         int(rows[i]): Suspect(float(own[i]), int(best.indices[i]), float(best.values[i]))
         for i in marked
