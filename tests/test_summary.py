@@ -71,7 +71,7 @@ def test_what_looks_wrong_is_told() -> None:
     shift = {"class": "b", "given": 0.5, "inferred": 0.09, "distance": 0.41}
     trust = {**TRUST, "suspects": 3, "shift": shift, "few_labels": True}
     text = told(trust=trust, outliers=1)
-    assert "3 given labels may be wrong: marked review, with the reason." in text
+    assert "3 given labels may be wrong: marked review, with the reason. Wrong ones make" in text
     assert "1 row may be none of the classes: marked outlier." in text
     assert "'b' is 9% of the inferred and 50% of the given" in text
     assert "fewer than 3 given labels: these intervals were widened" in text

@@ -64,7 +64,7 @@ def _trusted(results: Mapping[str, Any], accept: float) -> list[str]:
     if trust["suspects"]:
         lines.append(
             f"{counted(trust['suspects'], 'given label')} may be wrong: marked review, with the "
-            "reason."
+            "reason. Wrong ones make the probabilities too cautious: put them right, and run again."
         )
     if (shift := trust["shift"]) is not None:
         lines.append(
