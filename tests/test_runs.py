@@ -213,7 +213,9 @@ def test_a_wrong_given_label_is_marked_with_the_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("accept", [0.5, 0.999])
 def test_accept_draws_the_line(tmp_path: Path, accept: float) -> None:
-    problem = prepare(features(), FEATURES, seed=1)
+    data = features(n=360, labelled_per_class=20, spread=0.25)
+    data.x[data.unlabelled_rows[:60]] = data.x.mean(dim=0)  # between the classes
+    problem = prepare(data, with_(inner_epochs=10, outer_iterations=6), seed=1)
     results = run_problem(problem, Truth(), tmp_path, Scrutiny(accept=accept))
     with (tmp_path / "labels.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "inferred"]

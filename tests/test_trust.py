@@ -74,6 +74,19 @@ def test_a_given_label_that_its_scores_contradict_is_suspected() -> None:
     assert len(right.suspects) < 5
 
 
+def test_a_label_that_is_not_beaten_by_far_is_not_suspected() -> None:
+    """Not even among many wrong labels, where a mistake is likely for every one that is beaten."""
+    data, seen, inferred, f = world(N_l=400)
+    y = data.y.clone()
+    y[:400:5] = (y[:400:5] + 1) % K
+    trust = judged(data.with_labels(y), seen, inferred, f)
+    times = trust.p_l.max(dim=1).values / trust.p_l.gather(1, y[:400, None]).squeeze(1)
+    likely = trust.calibration.mistaken(seen.s_l, y[:400]) > 0.03
+    assert (likely & (times > 1.5) & (times < 4)).sum() > 5
+    assert set(trust.suspects) == set((likely & (times > 4)).nonzero().squeeze(1).tolist())
+    assert len(trust.suspects) > 50
+
+
 def test_where_scores_are_often_wrong_they_do_not_make_labels_suspect() -> None:
     """Labels follow the scores, so all contradictions are what such scores promise."""
     data, seen, inferred, f = world(N_l=800)
