@@ -223,7 +223,8 @@ def test_accept_draws_the_line(tmp_path: Path, accept: float) -> None:
     assert [row for row in rows if float(row["probability"]) >= accept] == accepted
     assert results["accepted"] == len(accepted)
     assert results["accepted"] + results["review"] + results["outliers"] == len(rows)
-    assert len(accepted) > 0 if accept < 0.9 else len(accepted) < len(rows)
+    assert (len(accepted) > 200) == (accept < 0.9)
+    assert (results["outliers"] > 20) == (accept > 0.9)  # accepted rows are none
 
 
 def test_names_survive_the_csv(tmp_path: Path) -> None:
