@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
@@ -154,7 +154,7 @@ class Decoded:
 def decode_chunk(images: Sequence[Encoded], form: Form) -> Decoded:
     """Decode what can be decoded, and say why the rest cannot."""
     lines, bad, kinds = list[bytes](), dict[int, str](), set[Seen]()
-    with _only_bombs_noticed():
+    with only_bombs_noticed():
         for place, source in enumerate(images):
             try:
                 image, one = _upright(source, form)
@@ -170,7 +170,7 @@ def look(images: Sequence[Encoded]) -> Seen:
     """What the readable ones among these are."""
     seen = Seen()
     for source in images:
-        with suppress(Exception), _only_bombs_noticed():  # decoding will tell what is wrong
+        with suppress(Exception), only_bombs_noticed():  # decoding will tell what is wrong
             seen |= _upright(source, None)[1]
     return seen
 
@@ -213,8 +213,26 @@ def _open(source: Encoded) -> Image.Image:
     return Image.open(io.BytesIO(source), formats=_FORMATS)
 
 
+def as_picture(source: Encoded, side: int, white: int = 255) -> tuple[bytes, str]:
+    """(A file that every browser shows, its media type): the whole image, no side above `side`.
+
+    Made anew from the pixels, so that nothing else that a file may hold gets through. To be called
+    within `only_bombs_noticed`.
+    """
+    form = Form(side, side, 3, white)
+    image = _upright(source, form)[0]
+    image = _convert(image, replace(form, channels=1 if image.mode in _GREY else 3))
+    image.thumbnail((side, side), Image.Resampling.BICUBIC, reducing_gap=2.0)
+    buffer = io.BytesIO()
+    if max(image.size) <= LARGEST_COMMON_SIZE:  # every pixel counts
+        image.save(buffer, "PNG", optimize=True)
+        return buffer.getvalue(), "image/png"
+    image.save(buffer, "JPEG", quality=80)
+    return buffer.getvalue(), "image/jpeg"
+
+
 @contextmanager
-def _only_bombs_noticed() -> Iterator[None]:
+def only_bombs_noticed() -> Iterator[None]:
     """More pixels than Pillow's limit is an error; what else it warns of is no concern."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

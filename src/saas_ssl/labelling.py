@@ -1,7 +1,7 @@
 """What `saas label` is asked for: the data, found and read, and the settings for them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +16,7 @@ from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.reading import Reading, find, read_source
 from saas_ssl.data.source import Skipped, Source, counted, in_order, some
 from saas_ssl.data.splits import keep_labels
-from saas_ssl.images import Form
+from saas_ssl.images import Encoded, Form
 from saas_ssl.job import Truth
 from saas_ssl.networks import named_factory
 from saas_ssl.pipeline import Problem
@@ -49,6 +49,7 @@ class Prepared:
     form: Form | None
     features: Sequence[str] | None
     skipped: list[Skipped]
+    image: Callable[[int], Encoded] | None  # of a row of the data, as it was found; none: features
 
 
 def shared_rows(test: PartiallyLabelled, data: PartiallyLabelled) -> int:
@@ -107,7 +108,7 @@ def read_all(
         test = read_test(test_source, reading, cache)
         skipped += [Skipped(f"test: {row.id}", row.reason) for row in test.skipped]
         truth = Truth(truth.unlabelled, test.data)
-    return Prepared(data, truth, reading.form, reading.features, skipped)
+    return Prepared(data, truth, reading.form, reading.features, skipped, reading.image)
 
 
 def read_test(source: Source, trained: Reading, cache: Path) -> Reading:

@@ -8,6 +8,7 @@ from saas_ssl.data.source import (
     Skipped,
     Source,
     class_names,
+    file_below,
     files_below,
     same_text,
     shown,
@@ -61,7 +62,15 @@ def _source(
     skipped: Sequence[Skipped] = (),
 ) -> Source:
     stamp = stamp_of(os.path.join(folder, id_) for id_ in ids)
-    return Source(ids, given, class_names(given), files_below(folder, ids), stamp, skipped)
+    return Source(
+        ids,
+        given,
+        class_names(given),
+        files_below(folder, ids),
+        stamp,
+        skipped,
+        image_at=file_below(folder, ids),
+    )
 
 
 def _files_below(folder: Path) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,7 @@ def _find(files: Sequence[Path], schema: Any) -> Source:
             classes,
             lambda: _images(files, image, nested),
             stamp_of(files),
+            image_at=_image_at(files, image, nested),
         )
     numeric = [
         field.name
@@ -176,3 +179,29 @@ def _images(files: Sequence[Path], column: str, nested: bool) -> Iterator[Sequen
                 if nested:
                     values = [value and value["bytes"] for value in values]
                 yield [value or b"" for value in values]
+
+
+def _image_at(files: Sequence[Path], column: str, nested: bool) -> Callable[[int], Encoded]:
+    """One image by its number; the row group that it is in stays in memory for its neighbours."""
+    from pyarrow import parquet
+
+    groups = list[tuple[Path, int]]()
+    ends = list[int]()  # the number of the first row after each group
+    for file in files:
+        with parquet.ParquetFile(file) as opened:
+            for group in range(opened.num_row_groups):
+                groups.append((file, group))
+                ends.append((ends or [0])[-1] + opened.metadata.row_group(group).num_rows)
+
+    @lru_cache(maxsize=1)
+    def read(at: int) -> Any:
+        file, group = groups[at]
+        with _in_one_sentence([file]), parquet.ParquetFile(file) as opened:
+            return opened.read_row_group(group, [f"{column}.bytes" if nested else column]).column(0)
+
+    def image_at(row: int) -> Encoded:
+        at = bisect_right(ends, row)
+        value = read(at)[row - ends[at]].as_py()  # counted from the end of the group
+        return (value and value["bytes"] if nested else value) or b""
+
+    return image_at

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.source import Chunks, Skipped, Source, counted, shown, some
 from saas_ssl.data.svhn import find_svhn
 from saas_ssl.decoding import CHUNK, enough_workers
-from saas_ssl.images import Form, Seen
+from saas_ssl.images import Encoded, Form, Seen
 
 _ARCHIVES = {"idx": find_idx, "cifar10": find_cifar10, "svhn": find_svhn}
 _SPLITS = ("train", "test", "validation")
@@ -36,6 +36,7 @@ class Reading:
     form: Form | None  # that of the images; none: features
     features: Sequence[str] | None  # their names, if they have any
     skipped: list[Skipped]
+    image: Callable[[int], Encoded] | None  # of a row of the data, as it was found; none: features
 
 
 def read(
@@ -142,7 +143,8 @@ def read_source(
         x, torch.tensor(y), list(source.classes), [source.ids[row] for row in kept]
     )
     skipped = [*source.skipped, *(Skipped(source.ids[row], why) for row, why in bad.items())]
-    return Reading(data, form, source.features, skipped)
+    image = None if form is None else lambda row: source.image(kept[row])
+    return Reading(data, form, source.features, skipped, image)
 
 
 def _fitted(x: Tensor, image_size: int | None, form: Form | None) -> tuple[Tensor, Form | None]:

@@ -35,6 +35,7 @@ class Source:
     stamp: str = ""  # of images to decode: changes when their files do
     skipped: Sequence[Skipped] = ()  # what was found but is no row
     features: Sequence[str] | None = None  # the names of features, if they have any
+    image_at: Callable[[int], Encoded] | None = None  # of images to decode: one, in any order
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.labels):  # of a broken file
@@ -44,6 +45,19 @@ class Source:
                 "".join(names).encode()
             except UnicodeEncodeError:  # better now than when labels.csv is written
                 raise ValueError("a name is not text that can be written as UTF-8") from None
+
+    def image(self, row: int) -> Encoded:
+        """The image of one row as it was found, where the rows are images."""
+        if isinstance(self.rows, Tensor):
+            return pixels_of(self.rows[row])
+        if self.image_at is None:
+            raise ValueError("these images can only be read in their order")
+        return self.image_at(row)
+
+
+def pixels_of(x: Tensor) -> Encoded:
+    """(C, H, W) as an image: (H, W), or (H, W, C)."""
+    return (x.squeeze(0) if len(x) == 1 else x.permute(1, 2, 0)).contiguous().numpy()
 
 
 def class_names(labels: Iterable[str | None]) -> list[str]:
@@ -65,6 +79,11 @@ def files_below(folder: Path, ids: Sequence[str]) -> Chunks:
         [os.path.join(folder, id_) for id_ in ids[at : at + CHUNK]]
         for at in range(0, len(ids), CHUNK)
     )
+
+
+def file_below(folder: Path, ids: Sequence[str]) -> Callable[[int], Encoded]:
+    """A file by its number."""
+    return lambda row: os.path.join(folder, ids[row])
 
 
 def in_order(

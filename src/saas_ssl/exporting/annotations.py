@@ -12,8 +12,8 @@ from xml.sax.saxutils import quoteattr
 
 from saas_ssl.data.source import counted
 from saas_ssl.exporting.asked import Asked
-from saas_ssl.exporting.finished import Labels, read_labels
 from saas_ssl.exporting.pictures import Picture, find_pictures, kind_of
+from saas_ssl.finished import Labels, read_labels
 
 LOCAL_FILES = "/data/local-files/?d="
 """Before the path of an image from LOCAL_FILES_DOCUMENT_ROOT, by Label Studio's convention."""
@@ -21,7 +21,7 @@ LOCAL_FILES = "/data/local-files/?d="
 
 def write_label_studio(asked: Asked, file: Path) -> str:
     """One task per row: given labels as annotations, inferred ones as predictions."""
-    labels = read_labels(asked)
+    labels = read_labels(asked.run, asked.data, asked.accepted)
     pictures = dict(find_pictures(labels))
     files = [picture for picture in pictures.values() if isinstance(picture, Path)]
     root = _folder_of(labels, files) if files else None
@@ -88,7 +88,7 @@ def write_fiftyone(asked: Asked, folder: Path) -> str:
     Samples are known by the number of their row: names may be alike but for folder or ending, which
     FiftyOne does not tell apart.
     """
-    labels = read_labels(asked)
+    labels = read_labels(asked.run, asked.data, asked.accepted)
     number = {name: k for k, name in enumerate(labels.classes)}
     data, found = dict[str, str](), dict[str, Any]()
     for place, picture in find_pictures(labels):

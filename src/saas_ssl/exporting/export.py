@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from saas_ssl.exporting.annotations import write_fiftyone, write_label_studio
 from saas_ssl.exporting.asked import Asked
-from saas_ssl.exporting.finished import check_finished, protected_files
 from saas_ssl.exporting.folders import write_imagefolder
 from saas_ssl.exporting.programs import write_onnx, write_torch
 from saas_ssl.exporting.tables import write_cleanlab, write_csv, write_parquet_table
 from saas_ssl.exporting.target import check_file, check_folder, new_file, new_folder
+from saas_ssl.finished import check_finished, protected_files
 from saas_ssl.networks import NetworkFactory
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from saas_ssl.data.source import counted
 from saas_ssl.exporting.asked import Asked
-from saas_ssl.exporting.finished import read_labels
 from saas_ssl.exporting.names import class_folders, free_name_in, safe_name
 from saas_ssl.exporting.pictures import Picture, find_pictures, kind_of
+from saas_ssl.finished import read_labels
 
 
 def write_imagefolder(asked: Asked, folder: Path) -> str:
     """Copies of the images, or links to them, each in the folder of its class."""
-    labels = read_labels(asked)
+    labels = read_labels(asked.run, asked.data, asked.accepted)
     folders = class_folders(labels.classes)
     taken: dict[str, dict[str, int]] = {name: {} for name in folders.values()}
     used = set[str]()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from saas_ssl.data.reading import find, pixel_chunks
 from saas_ssl.data.source import Source, shown, some
-from saas_ssl.exporting.finished import Labels
+from saas_ssl.finished import Labels
 from saas_ssl.images import Encoded
 
 _KINDS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")  # nothing else is tried, as in images.py

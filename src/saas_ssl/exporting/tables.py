@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from saas_ssl.data.source import counted
 from saas_ssl.exporting.asked import Asked
-from saas_ssl.exporting.finished import NUMBERS, read_labels
+from saas_ssl.finished import NUMBERS, read_labels
 from saas_ssl.predicting import need_pyarrow, write_parquet
 from saas_ssl.runs import POSTERIOR_FILE
 
@@ -19,7 +19,7 @@ _PROBABILITIES = "probabilities"
 
 def write_csv(asked: Asked, file: Path) -> str:
     """The columns of labels.csv."""
-    labels = read_labels(asked)
+    labels = read_labels(asked.run, asked.data, asked.accepted)
     with file.open("w", newline="", encoding="utf-8") as opened:
         writer = csv.DictWriter(opened, labels.columns)
         writer.writeheader()
@@ -30,7 +30,7 @@ def write_csv(asked: Asked, file: Path) -> str:
 def write_parquet_table(asked: Asked, file: Path) -> str:
     """The columns of labels.csv: probabilities as numbers, the others as text."""
     need_pyarrow()
-    labels = read_labels(asked)
+    labels = read_labels(asked.run, asked.data, asked.accepted)
     kinds = {name: float if name in NUMBERS else str for name in labels.columns}
     write_parquet(file, kinds, ([row[name] for name in kinds] for row in labels.rows))
     return f"{counted(len(labels.rows), 'label')} in {asked.out}"
@@ -38,7 +38,7 @@ def write_parquet_table(asked: Asked, file: Path) -> str:
 
 def write_cleanlab(asked: Asked, folder: Path) -> str:
     """The given labels and their probabilities by networks that had not seen them."""
-    labels = read_labels(asked)
+    labels = read_labels(asked.run, asked.data, asked.accepted)
     path = asked.run / POSTERIOR_FILE
     try:
         f = load_file(path).get(_PROBABILITIES)

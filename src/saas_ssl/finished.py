@@ -1,4 +1,4 @@
-"""A finished run as an export reads it: run.json and labels.csv."""
+"""A finished run as its files tell it: run.json and labels.csv."""
 
 import csv
 import os
@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from saas_ssl.exporting.asked import Asked
 from saas_ssl.labels import ACCEPT, LabelRow
 from saas_ssl.persistence import ESTIMATOR_FILE
 from saas_ssl.runs import FILES, LABELS_FILE, RUN_FILE
@@ -31,7 +30,7 @@ class _Data(BaseModel):
 
 
 class _Record(BaseModel):
-    """What run.json must tell an export."""
+    """What run.json must tell."""
 
     request: _Request
     data: _Data
@@ -63,10 +62,10 @@ def check_finished(run: Path, labels: bool) -> None:
         raise ValueError(f"{run} has no {LABELS_FILE}")
 
 
-def read_labels(asked: Asked) -> Labels:
-    """The rows that are asked for: all, or those that need no review."""
-    record = _record(asked.run)
-    path = asked.run / LABELS_FILE
+def read_labels(run: Path, data: str | None = None, accepted: bool = False) -> Labels:
+    """All rows, or those that need no review; `data` is where the data are now, if they moved."""
+    record = _record(run)
+    path = run / LABELS_FILE
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file, strict=True)
@@ -79,17 +78,17 @@ def read_labels(asked: Asked) -> Labels:
     ):
         raise _broken(path)
     return Labels(
-        asked.run,
-        asked.data or record.request.data,
+        run,
+        data or record.request.data,
         record.data.classes,
         len(record.data.in_shape) == 3,
         columns,
-        [row for row in rows if row["decision"] == ACCEPT or not asked.accepted],
+        [row for row in rows if row["decision"] == ACCEPT or not accepted],
     )
 
 
 def protected_files(run: Path, data: str | None) -> frozenset[Path]:
-    """What no export may replace: the files of the run, and the data and labels it was made of."""
+    """What nothing may replace: the files of the run, and the data and labels it was made of."""
     files = {run.resolve() / name for name in FILES}
     specs = [data]
     if (run / RUN_FILE).is_file():
