@@ -107,7 +107,7 @@ def test_quiet_says_nothing(place: Path, tmp_path: Path) -> None:
         ("run imagefolder photos --overwrite", "photos is not what an export has written"),
         ("run imagefolder photos/new", "photos/new would mix with the run or its data"),
         ("run imagefolder x --data else", "else has no blue/0000.png, blue/0003.png, "),
-        ("run imagefolder x --data gone", "the images of run are not found (gone does not exist)"),
+        ("run imagefolder x --data gone", "the data of run are not found (gone does not exist)"),
         ("run onnx m.onnx --input int8", "unknown input 'int8': choose one of uint8, float"),
         ("run csv t.csv --link", "--link is for imagefolder, not for csv"),
         ("run onnx m.onnx --accepted", "--accepted is for csv and parquet and label-studio and"),
@@ -116,7 +116,7 @@ def test_quiet_says_nothing(place: Path, tmp_path: Path) -> None:
         ("features label-studio x.json", "features labels features, which are no images"),
         ("features fiftyone x", "features labels features, which are no images"),
         ("run csv x/y/t.csv --data photos", "--data is for label-studio and fiftyone and"),
-        ("run imagefolder x/y/z --data gone", "the images of run are not found"),
+        ("run imagefolder x/y/z --data gone", "the data of run are not found"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(

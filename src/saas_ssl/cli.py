@@ -1,9 +1,10 @@
-"""The command line, thin: `saas demo`, `label`, `predict`, `export`, `status`, `compare`,
+"""The command line, thin: `saas demo`, `label`, `review`, `predict`, `export`, `status`, `compare`,
 `reproduce`.
 """
 
 import inspect
 import os
+import shlex
 import signal
 import sys
 import time
@@ -118,12 +119,18 @@ def demo(
     task = Task(
         out=out or free_name(Path("runs/demo")),
         request=Request(data="digits:train", keep_labels=50, test="digits:test"),
+        command=_typed(),
         preset="digits",
         seed=seed,
         execution=Execution(**_given(how)),
         budget=None if budget is None else seconds_of(budget),
     )
     label_into(task, _console(quiet), overwrite, started=_STARTED)
+
+
+def _typed() -> str:
+    """The command as it was typed."""
+    return shlex.join(["saas", *sys.argv[1:]])
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -295,6 +302,7 @@ def label(
             "name the data, or an earlier run with --config", param_hint="DATA"
         )
     task, goes_on = ask(
+        command=_typed(),
         out=out,
         resume=resume,
         request=_given(request),
@@ -319,6 +327,43 @@ def status(run: Annotated[Path, typer.Argument(help="Run directory of saas label
 
     for line in status(run, is_running(run), time.time()):
         _console(quiet=False).print(line)
+
+
+@app.command()
+def review(
+    run: Annotated[Path, typer.Argument(help="Run directory of saas label.")],
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="F.csv",
+            help="Open no page: write the labels, given and checked, for saas label --labels.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --export: replace the file.")
+    ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Where the data of the run are now, if no longer where it found them."),
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
+    ] = True,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="Another address lets other machines in, if they have the token.")
+    ] = "127.0.0.1",
+    quiet: Quiet = False,
+) -> None:
+    """Check labels on a local page, those first that are most worth a look."""
+    if export is not None:
+        from saas_ssl.review.corrected import export_corrected
+
+        _console(quiet).print(export_corrected(run, export, overwrite))
+        return
+    from saas_ssl.review.serving import serve
+
+    serve(run, data, host, port, browser, _console(quiet))
 
 
 @app.command()

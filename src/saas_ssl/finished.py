@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
+from saas_ssl.data.reading import find
+from saas_ssl.data.source import Source, shown, some
 from saas_ssl.labels import ACCEPT, LabelRow
 from saas_ssl.persistence import ESTIMATOR_FILE
-from saas_ssl.runs import FILES, LABELS_FILE, RUN_FILE
+from saas_ssl.runs import FILES, LABELS_FILE, POSTERIOR_FILE, REVIEW_FILE, RUN_FILE
 
 NUMBERS = frozenset(name for name, kind in LabelRow.__annotations__.items() if kind is float)
 """The columns of labels.csv that are not text."""
@@ -87,9 +91,42 @@ def read_labels(run: Path, data: str | None = None, accepted: bool = False) -> L
     )
 
 
+def source_of(labels: Labels) -> Source:
+    """The data of a run, found again; every row of the labels is known to be there."""
+    try:
+        source = find(labels.data)
+    except ValueError as error:
+        raise ValueError(
+            f"the data of {labels.run} are not found ({error}): go where the run was started, "
+            "or say with --data where they are"
+        ) from None
+    missing = sorted({row["id"] for row in labels.rows} - set(source.ids))
+    if missing:
+        raise ValueError(
+            f"{labels.data} has no {some([shown(id_) for id_ in missing])}, which {labels.run} "
+            "labels: say with --data where its data are"
+        )
+    return source
+
+
+def tensor_of(run: Path, name: str, rows: int) -> Tensor:
+    """One of the tensors in posterior.safetensors that have a number for each row of the labels."""
+    path = run / POSTERIOR_FILE
+    try:
+        with safe_open(path, "pt") as tensors:
+            found: Tensor = tensors.get_tensor(name)
+    except (SafetensorError, OSError):
+        raise ValueError(
+            f"{path} has no {name}: it is broken, or of an earlier version; label the data again"
+        ) from None
+    if found.shape != (rows,):
+        raise ValueError(f"{path} is broken: it does not fit the labels of the run")
+    return found
+
+
 def protected_files(run: Path, data: str | None) -> frozenset[Path]:
     """What nothing may replace: the files of the run, and the data and labels it was made of."""
-    files = {run.resolve() / name for name in FILES}
+    files = {run.resolve() / name for name in (*FILES, REVIEW_FILE)}
     specs = [data]
     if (run / RUN_FILE).is_file():
         request = _record(run).request

@@ -61,13 +61,21 @@ class Evidence:
         return Evidence(late, early, once, s_l, at)
 
 
-def draw_folds(data: PartiallyLabelled, folds: int, generator: Generator) -> Tensor:
-    """The fold of each labelled row, like shares of every class; -1: the only one of its class."""
+def draw_folds(
+    data: PartiallyLabelled, folds: int, generator: Generator, reviewed: Tensor | None = None
+) -> Tensor:
+    """The fold of each labelled row, like shares of every class; -1: none.
+
+    The only one of its class has none, nor have `reviewed` (N,) rows, which are no fair sample.
+    """
     y = data.y[data.labelled_rows]
     fold = torch.full_like(y, -1)
+    drawn = torch.ones_like(y, dtype=torch.bool)
+    if reviewed is not None:
+        drawn = ~reviewed[data.labelled_rows]
     for k in range(data.n_classes):
-        own = (y == k).nonzero().squeeze(1)
-        if len(own) > 1:
+        own = ((y == k) & drawn).nonzero().squeeze(1)
+        if int((y == k).sum()) > 1:
             order = torch.randperm(len(own), generator=generator)
             fold[own[order]] = (torch.arange(len(own)) + k) % folds
     return fold
@@ -96,7 +104,8 @@ def infer_with_held_out(
     With no folds no label is. To continue, give what `infer_posterior` wants.
     """
     data, T = problem.training, problem.settings.inner_epochs
-    fold = draw_folds(data, max(1, folds), generator_at(problem.seed, "folds"))
+    generator = generator_at(problem.seed, "folds")
+    fold = draw_folds(data, max(1, folds), generator, problem.reviewed)
     planned = problem.settings.outer_iterations
     M, first = planned if M is None else M, first_fold_at(planned, folds)
     new_network = as_trained(problem)

@@ -16,9 +16,10 @@ from saas_ssl.blocks import below, under
 from saas_ssl.budget import AVERAGED_EPOCHS, ENDLESS, Deadline, within
 from saas_ssl.checkpoints import sync_folder
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
-from saas_ssl.data.source import Skipped
+from saas_ssl.data.reading import Reading
+from saas_ssl.data.source import pixels_of
 from saas_ssl.held_out import Evidence, Scored, infer_with_held_out, without
-from saas_ssl.images import Form
+from saas_ssl.images import as_picture, only_bombs_noticed
 from saas_ssl.journal import Journal
 from saas_ssl.labels import label_rows, write_labels
 from saas_ssl.model import Model, save
@@ -28,6 +29,7 @@ from saas_ssl.pipeline import (
     error_rate,
     initial_passes,
     initial_posterior,
+    last_features,
     predict,
     train_classifier,
     train_supervised,
@@ -35,10 +37,13 @@ from saas_ssl.pipeline import (
 )
 from saas_ssl.posterior import hard_labels
 from saas_ssl.randomness import generator_at
+from saas_ssl.ranking import candidates, review_order
+from saas_ssl.report import Thumbnail, write_report
 from saas_ssl.runs import (
     LABELS_FILE,
     POSTERIOR_FILE,
     SKIPPED_FILE,
+    complete,
     save_tensors,
     write_run,
     write_skipped,
@@ -49,12 +54,14 @@ from saas_ssl.trust import (
     Trust,
     all_probabilities,
     decisions,
+    doubts,
     in_numbers,
     judge,
     measured,
 )
 
 _SEEN = "seen."
+_THUMBNAIL_SIDE = 96
 DEFAULT_SCRUTINY = Scrutiny()
 
 
@@ -74,15 +81,13 @@ def run_job(
     about: Mapping[str, Any],
     deadline: Deadline | None = None,
     scrutiny: Scrutiny = DEFAULT_SCRUTINY,
-    form: Form | None = None,
-    features: Sequence[str] | None = None,
-    skipped: Sequence[Skipped] = (),
+    reading: Reading | None = None,
 ) -> dict[str, Any] | None:
     """Do everything that is not done yet, write the run directory, and return the results.
 
-    `about` is what run.json says besides them, `scrutiny` how labels are checked; `form` is that of
-    the images, or `features` the names of features, and `skipped` what could not be used. Ranks
-    that share the rows all call it, and only the first one writes and returns anything.
+    `about` is what run.json says besides them, `scrutiny` how labels are checked, and `reading`
+    where the rows came from, if they were read. Ranks that share the rows all call it, and only the
+    first one writes and returns anything.
     """
     data, ranks, display = problem.data, problem.ranks, journal.display
     _show_what_is_done(problem, journal)
@@ -114,9 +119,10 @@ def run_job(
     seen = replace(seen, s_u=s_u, s_early=s_early, s_once=s_once)
     inferred = hard_labels(P_u)
     trust = judge(problem.training, inferred, seen, f_supervised, scrutiny.accept)
-    _write_labels(problem, P_u, trust, scrutiny.accept, directory)
-    save(_model(problem, classifier, form, features), directory)
-    write_skipped(directory / SKIPPED_FILE, skipped)
+    order = _review_order(problem, trust, inferred, classifier)
+    _write_labels(problem, P_u, trust, order, scrutiny.accept, directory)
+    save(_model(problem, classifier, reading), directory)
+    write_skipped(directory / SKIPPED_FILE, reading.skipped if reading else ())
     results = {
         "supervised": {**_errors(problem, baseline, truth), **journal.facts["costs"]["supervised"]},
         "saas": {
@@ -128,7 +134,7 @@ def run_job(
         "validation": _compared(problem, baseline, classifier),
         **decisions(trust, inferred, scrutiny.accept),
         "trust": {
-            **in_numbers(trust, data, inferred, scrutiny.accept),
+            **in_numbers(trust, problem.fair, inferred, scrutiny.accept),
             "measured": measured(trust, f_u, inferred, truth.unlabelled, scrutiny.accept),
         },
         "outer_iterations": len(journal.facts["changes"]),
@@ -136,14 +142,47 @@ def run_job(
         **saas_cost,
     }
     journal.sync()
-    sync_folder(directory)
     fitted = {"config": problem.settings.model_dump(), "effective_step": problem.effective_step}
-    write_run(directory, {**about, **fitted, "results": results})
+    record = complete({**about, **fitted, "results": results})
+    write_report(directory, record, _thumbnails(data, reading))
+    sync_folder(directory)
+    write_run(directory, record)
     return results
 
 
+def _review_order(
+    problem: Problem, trust: Trust, inferred: Tensor, classifier: nn.Module
+) -> Tensor:
+    """The rows of labels.csv, those first that are most worth a look."""
+    data, x = problem.data, problem.training.x
+    u = doubts(trust, data, inferred)[data.rows]
+    h, h_known = (
+        last_features(classifier, problem.preprocessing, x, rows)
+        for rows in (data.rows[candidates(u)], data.labelled_rows)
+    )
+    return review_order(u, h, h_known)
+
+
+def _thumbnails(data: PartiallyLabelled, reading: Reading | None) -> Thumbnail | None:
+    """Small pictures of the rows of labels.csv, from where they came from if that is known."""
+    if data.x.ndim == 2:
+        return None
+    white = 255 if reading is None or reading.form is None else reading.form.white
+
+    def thumbnail(place: int) -> tuple[bytes, str] | None:
+        row = int(data.rows[place])
+        try:
+            found = reading.image(row) if reading and reading.image else pixels_of(data.x[row])
+            with only_bombs_noticed():
+                return as_picture(found, _THUMBNAIL_SIDE, white)
+        except Exception:  # decoders of broken files raise anything; this one was whole before
+            return None
+
+    return thumbnail
+
+
 def _write_labels(
-    problem: Problem, P_u: Tensor, trust: Trust, accept: float, directory: Path
+    problem: Problem, P_u: Tensor, trust: Trust, order: Tensor, accept: float, directory: Path
 ) -> None:
     """Write labels.csv, and what it was made of."""
     data, inferred = problem.data, hard_labels(P_u)
@@ -154,6 +193,10 @@ def _write_labels(
         "rows": _places(data),
         "probabilities": all_probabilities(trust, data, problem.training.labelled_rows),
         "strangeness": trust.strangeness,
+        "review_order": order,
+        "reviewed": torch.zeros(len(data.y), dtype=torch.bool)[data.rows]
+        if problem.reviewed is None
+        else problem.reviewed[data.rows],
     }
     save_tensors(directory / POSTERIOR_FILE, tensors)
 
@@ -204,9 +247,7 @@ def _places(data: PartiallyLabelled) -> Tensor:
     return (data.y[data.rows] == UNLABELLED).nonzero().squeeze(1)
 
 
-def _model(
-    problem: Problem, classifier: nn.Module, form: Form | None, features: Sequence[str] | None
-) -> Model:
+def _model(problem: Problem, classifier: nn.Module, reading: Reading | None) -> Model:
     settings = problem.settings
     return Model(
         unwrapped(classifier),
@@ -215,8 +256,8 @@ def _model(
         tuple(problem.data.x.shape[1:]),
         problem.data.classes,
         problem.preprocessing,
-        form,
-        features,
+        reading.form if reading else None,
+        reading.features if reading else None,
     )
 
 

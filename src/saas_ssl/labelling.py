@@ -1,7 +1,7 @@
 """What `saas label` is asked for: the data, found and read, and the settings for them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +16,6 @@ from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.reading import Reading, find, read_source
 from saas_ssl.data.source import Skipped, Source, counted, in_order, some
 from saas_ssl.data.splits import keep_labels
-from saas_ssl.images import Encoded, Form
 from saas_ssl.job import Truth
 from saas_ssl.networks import named_factory
 from saas_ssl.pipeline import Problem
@@ -46,10 +45,7 @@ class Prepared:
 
     data: PartiallyLabelled
     truth: Truth
-    form: Form | None
-    features: Sequence[str] | None
-    skipped: list[Skipped]
-    image: Callable[[int], Encoded] | None  # of a row of the data, as it was found; none: features
+    reading: Reading  # where the data came from: the same rows, but with all labels
 
 
 def shared_rows(test: PartiallyLabelled, data: PartiallyLabelled) -> int:
@@ -62,7 +58,8 @@ def opening(request: Request, problem: Problem, all_: Prepared) -> list[str]:
     """What is about to be done."""
     data, settings = problem.data, problem.settings
     shape = "x".join(map(str, data.x.shape[1:]))
-    skipped = f", {len(all_.skipped):,} skipped" if all_.skipped else ""
+    n = len(all_.reading.skipped)
+    skipped = f", {n:,} skipped" if n else ""
     fixed = settings.classifier_schedule != "halving"
     length = counted(settings.classifier_epochs, "epoch") if fixed else "as many as it takes"
     return [
@@ -98,7 +95,7 @@ def read_all(
     Where several processes read them, they must be `shared`: one map for all.
     """
     reading = read_source(source, request.image_size, cache=cache, progress=progress, shared=shared)
-    data, skipped, truth = reading.data, list(reading.skipped), Truth()
+    data, truth = reading.data, Truth()
     if request.keep_labels is not None:
         full, generator = data, generator_at(seed, "kept labels")
         data = keep_labels(full, request.keep_labels, generator, request.unlabelled)
@@ -106,9 +103,10 @@ def read_all(
     _check_counts(data)
     if test_source is not None:
         test = read_test(test_source, reading, cache)
-        skipped += [Skipped(f"test: {row.id}", row.reason) for row in test.skipped]
+        skipped = [Skipped(f"test: {row.id}", row.reason) for row in test.skipped]
+        reading = replace(reading, skipped=[*reading.skipped, *skipped])
         truth = Truth(truth.unlabelled, test.data)
-    return Prepared(data, truth, reading.form, reading.features, skipped, reading.image)
+    return Prepared(data, truth, reading)
 
 
 def read_test(source: Source, trained: Reading, cache: Path) -> Reading:

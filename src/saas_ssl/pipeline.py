@@ -56,6 +56,14 @@ class Problem:
     B_l: int
     place: Place = CPU
     ranks: Ranks = ALONE
+    reviewed: Tensor | None = None  # (N,) rows labelled because they were doubtful
+
+    @property
+    def fair(self) -> PartiallyLabelled:
+        """All rows but those whose labels are no fair sample, because they were chosen."""
+        if self.reviewed is None:
+            return self.data
+        return self.data.with_labels(torch.where(self.reviewed, SET_ASIDE, self.data.y))
 
     @property
     def effective_step(self) -> float:
@@ -100,12 +108,14 @@ def prepare(
     network: NetworkFactory | None = None,
     place: Place = CPU,
     ranks: Ranks = ALONE,
+    reviewed: Tensor | None = None,
 ) -> Problem:
     """Check everything, set validation rows apart, and fit the preprocessing on the training rows.
 
     Data without unlabelled rows are good for the supervised baseline alone. `network` is any
     factory; without one it is the network that the settings name. Ranks that share
-    the rows must all call it, as they do everything that follows.
+    the rows must all call it, as they do everything that follows. `reviewed` (N,) are rows that
+    were labelled because they were doubtful: they say nothing of how the others fare.
     """
     training, validation = split_validation(
         data, settings.validation_share, generator_at(seed, "validation")
@@ -156,6 +166,7 @@ def prepare(
         B_l,
         place,
         ranks,
+        reviewed,
     )
     _try_smallest_batches(problem)
     return problem
@@ -421,6 +432,16 @@ def predict(
                 for block in rows.split(_ROWS_AT_ONCE)
             ]
         )
+
+
+def last_features(
+    network: nn.Module, preprocessing: Preprocessing, x: Tensor, rows: Tensor
+) -> Tensor:
+    """(n, D): what the last layer of a network of ours sees of some rows."""
+    trunk = nn.Sequential(*list(unwrapped(network).children())[:-1]).eval()
+    with torch.no_grad():
+        blocks = rows.split(_ROWS_AT_ONCE)
+        return torch.cat([trunk(preprocessing(x[block])).float().cpu() for block in blocks])
 
 
 def error_rate(network: nn.Module, preprocessing: Preprocessing, data: PartiallyLabelled) -> float:

@@ -24,6 +24,8 @@ METRICS_FILE = "metrics.jsonl"
 LABELS_FILE = "labels.csv"
 POSTERIOR_FILE = "posterior.safetensors"
 SKIPPED_FILE = "skipped.csv"
+REPORT_FILE = "report.html"
+REVIEW_FILE = "review.jsonl"
 MODEL_FILE, WEIGHTS_FILE = "model.json", "model.safetensors"
 CHECKPOINT_FOLDER, BOARD_FOLDER = "checkpoint", "tensorboard"
 FILES = frozenset(
@@ -33,6 +35,7 @@ FILES = frozenset(
         LABELS_FILE,
         POSTERIOR_FILE,
         SKIPPED_FILE,
+        REPORT_FILE,
         MODEL_FILE,
         WEIGHTS_FILE,
         CHECKPOINT_FOLDER,
@@ -69,6 +72,11 @@ def check_target(out: Path, overwrite: bool) -> None:
     if out.is_symlink() or not (out / RUN_FILE).is_file():
         raise ValueError(f"{out} is not a run directory, so it is not overwritten")
     names = {path.name: path.name.removesuffix(".partial") for path in out.iterdir()}
+    if REVIEW_FILE in names:
+        raise ValueError(
+            f"{out} holds the decisions of a review: write them to a file of labels with saas "
+            f"review {out} --export, and move {REVIEW_FILE} away first"
+        )
     foreign = sorted(name for name, whole in names.items() if whole not in FILES)
     if foreign:
         raise ValueError(f"{out} holds {foreign[0]}, which no run has written: move it away first")
@@ -122,7 +130,7 @@ def old_run(out: Path) -> Iterator[Path]:
 def locked(path: Path, out: Path) -> Iterator[None]:
     """Two processes never write the same `out`: one of them holds the lock at this path."""
     with path.open("w") as file:
-        if not _lock(file, exclusive=True):
+        if not try_lock(file, exclusive=True):
             raise ValueError(f"{out} is being written by another process")
         yield
 
@@ -131,12 +139,12 @@ def is_running(out: Path) -> bool:
     """Whether a process is writing this run now."""
     try:
         with (out / CHECKPOINT_FOLDER / _LOCK).open() as file:
-            return not _lock(file, exclusive=False)
+            return not try_lock(file, exclusive=False)
     except OSError:
         return False
 
 
-def _lock(file: IO[str], exclusive: bool) -> bool:
+def try_lock(file: IO[str] | IO[bytes], exclusive: bool) -> bool:
     """Whether the file could be locked, which lasts until it is closed."""
     try:
         import fcntl
@@ -172,9 +180,13 @@ def free_name(wanted: Path) -> Path:
     return candidate
 
 
+def complete(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with the versions and the hardware that produce it."""
+    return {**record, "versions": versions(), "hardware": hardware()}
+
+
 def write_run(directory: Path, record: Mapping[str, Any]) -> None:
-    """Write run.json, with the versions and the hardware that produced it."""
-    record = {**record, "versions": versions(), "hardware": hardware()}
+    """Write run.json."""
     write_safely(directory / RUN_FILE, (json.dumps(record, indent=2) + "\n").encode())
 
 

@@ -40,6 +40,7 @@ from saas_ssl.runs import (
     BOARD_FOLDER,
     CHECKPOINT_FOLDER,
     check_target,
+    complete,
     new_run,
     old_run,
     package_versions,
@@ -162,7 +163,7 @@ def _lead(
     identity = _identity(about)
     if resumed is not None:
         check_same_run(task.out, resumed.facts, identity)
-    write_run(directory, {**about, "results": None})
+    write_run(directory, complete({**about, "results": None}))
     _agreed(ranks, Agreement(settings=plan.problem.settings, data=_sample(all_.data)))
     log = Board(directory / BOARD_FOLDER) if task.log == "tensorboard" else None
     if log is not None:
@@ -188,9 +189,7 @@ def _lead(
             about,
             plan.deadline,
             task.scrutiny,
-            form=all_.form,
-            features=all_.features,
-            skipped=all_.skipped,
+            all_.reading,
         )
     except RuntimeError as error:
         raise _plainly(error, ranks) from error
@@ -305,7 +304,14 @@ def _sample(data: PartiallyLabelled) -> str:
 
 
 def _prepared(task: Task, ranks: Ranks, all_: Prepared, settings: Settings) -> Problem:
-    return prepare(all_.data, settings, task.seed, place=_place(task, ranks), ranks=ranks)
+    return prepare(
+        all_.data,
+        settings,
+        task.seed,
+        place=_place(task, ranks),
+        ranks=ranks,
+        reviewed=all_.reading.reviewed,
+    )
 
 
 def _planned(
@@ -368,10 +374,11 @@ def _resumed(checkpoints: Checkpoints, ranks: Ranks) -> Checkpoint | None:
 def _about(task: Task, plan: Plan, all_: Prepared, record: dict[str, Any] | None) -> dict[str, Any]:
     """All that run.json says but the results."""
     return {
+        "command": task.command if record is None else record.get("command"),
         "request": task.request.model_dump(),
         "preset": task.preset,
         "given": task.given,
-        **describe(plan.problem, all_.truth, len(all_.skipped)),
+        **describe(plan.problem, all_.truth, len(all_.reading.skipped)),
         "execution": task.execution.model_dump(),
         "processes": plan.problem.ranks.size,
         "budget": task.budget,

@@ -45,6 +45,7 @@ class Task(BaseModel):
 
     out: Path
     request: Request
+    command: str | None = None  # as it was typed
     preset: str = "automatic"
     config: Settings | None = None  # of an earlier run, instead of a preset
     given: dict[str, Any] = {}
@@ -58,6 +59,7 @@ class Task(BaseModel):
 
 def ask(
     *,
+    command: str | None = None,
     out: Path | None = None,
     resume: bool = False,
     request: Mapping[str, Any],
@@ -103,6 +105,7 @@ def ask(
         task = Task(
             out=out or free_name(Path("runs/label")),
             request=Request(**request),
+            command=command,
             preset=preset or "automatic",
             config=settings,
             given=dict(given),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from saas_ssl.calibration import (
     accuracy_interval,
     calibration_error,
     fit_calibration,
+    reliability,
 )
 from saas_ssl.data.partially_labelled import PartiallyLabelled
 from saas_ssl.held_out import Evidence
@@ -132,6 +133,15 @@ def _suspects(p_l: Tensor, y: Tensor, rows: Tensor, mistaken: Tensor) -> dict[in
     }
 
 
+def doubts(trust: Trust, data: PartiallyLabelled, inferred: Tensor) -> Tensor:
+    """(N,) how probable it is that a label is wrong; of given ones that are not suspected, 0."""
+    u = torch.zeros(len(data.y))
+    u[data.unlabelled_rows] = 1.0 - _of(trust.p_u, inferred)
+    for row, suspect in trust.suspects.items():
+        u[row] = 1.0 - suspect.probability
+    return u
+
+
 def decisions(trust: Trust, inferred: Tensor, accept: float) -> dict[str, int]:
     """How many of the inferred labels are accepted, to be reviewed, and of outliers."""
     accepted = int((_of(trust.p_u, inferred).double() >= accept).sum())
@@ -143,7 +153,7 @@ def decisions(trust: Trust, inferred: Tensor, accept: float) -> dict[str, int]:
 def in_numbers(
     trust: Trust, data: PartiallyLabelled, inferred: Tensor, accept: float
 ) -> dict[str, Any]:
-    """What run.json says of it; `data` are all rows."""
+    """What run.json says of it; `data` are all rows, but without labels that are no fair sample."""
     own = _of(trust.p_u, inferred).double()
     (said, right), accepted = trust.evidence, own >= accept
     given = torch.bincount(data.y[data.labelled_rows], minlength=data.n_classes)
@@ -155,6 +165,7 @@ def in_numbers(
         "a": trust.calibration.a,
         "all": _expected(own, right, few),
         "accepted": _expected(own[accepted], right[said >= accept], few),
+        "reliability": [asdict(b) for b in reliability(said, right)],
         "suspects": len(trust.suspects),
         "shift": class_shift(data, inferred),
     }
@@ -178,6 +189,8 @@ def class_shift(data: PartiallyLabelled, inferred: Tensor) -> dict[str, Any] | N
 
     K = data.n_classes
     given = torch.bincount(data.y[data.labelled_rows], minlength=K).double()
+    if not given.any():
+        return None
     shares = (torch.bincount(inferred, minlength=K).double() + 0.5) / (len(inferred) + 0.5 * K)
     distance = 0.5 * (given / given.sum() - shares).abs().sum().item()
     chance = float(chisquare(given.numpy(), (shares * given.sum()).numpy()).pvalue)
@@ -205,6 +218,7 @@ def measured(
         "calibration_error": calibration_error(own, right),
         "softmax_calibration_error": calibration_error(raw, right),
         "accepted_accuracy": right[accepted].double().mean().item() if accepted.any() else None,
+        "reliability": [asdict(b) for b in reliability(own, right)],
     }
 
 

@@ -1,9 +1,10 @@
 """Folders of images, with class subfolders or a file of labels; and CSV files of paths."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from saas_ssl.data.label_files import Given, by_name, enter, read_label_table, rows_reviewed
 from saas_ssl.data.source import (
     Skipped,
     Source,
@@ -34,25 +35,27 @@ def find_folder(folder: Path, labels: Path | None = None) -> Source:
             skipped.append(Skipped(id_, reason))
     if not ids:
         raise ValueError(f"there are no images below {folder} (known are {', '.join(EXTENSIONS)})")
-    given = _folder_labels(ids) if labels is None else _file_labels(labels, folder, ids, skipped)
-    return _source(folder, ids, given, skipped)
+    if labels is None:
+        return _source(folder, ids, _folder_labels(ids), skipped)
+    given = _file_labels(labels, folder, ids, skipped)
+    found = [given[id_].label if id_ in given else None for id_ in ids]
+    return _source(folder, ids, found, skipped, rows_reviewed(ids, given))
 
 
 def find_paths(table: Table) -> Source:
     """A CSV file with the columns `path` (relative to its own folder) and `label`."""
-    labels = dict[str, tuple[str | None, int]]()
-    for name, (label, line) in _read_labels(table, required=("path",)).items():
+    labels = dict[str, Given]()
+    for name, given in read_label_table(table, required=("path",)).items():
         id_ = name if os.path.isabs(name) else _relative(name, table.path.parent)
-        _enter(labels, id_, label, line, table.path)
+        enter(labels, id_, given, table.path)
     folder = table.path.parent
     missing = [id_ for id_ in labels if not os.path.isfile(os.path.join(folder, id_))]
     if missing:
         raise ValueError(
             f"{table.path} names files that do not exist: "
-            f"{some([f'line {labels[id_][1]} ({shown(id_)})' for id_ in missing])}"
+            f"{some([f'line {labels[id_].line} ({shown(id_)})' for id_ in missing])}"
         )
-    given = [label for label, _ in labels.values()]
-    return _source(folder, list(labels), given)
+    return _source(folder, list(labels), [given.label for given in labels.values()])
 
 
 def _source(
@@ -60,6 +63,7 @@ def _source(
     ids: Sequence[str],
     given: Sequence[str | None],
     skipped: Sequence[Skipped] = (),
+    reviewed: frozenset[int] = frozenset(),
 ) -> Source:
     stamp = stamp_of(os.path.join(folder, id_) for id_ in ids)
     return Source(
@@ -70,6 +74,7 @@ def _source(
         stamp,
         skipped,
         image_at=file_below(folder, ids),
+        reviewed=reviewed,
     )
 
 
@@ -130,24 +135,24 @@ def _folder_labels(ids: Sequence[str]) -> list[str | None]:
 
 def _file_labels(
     path: Path, folder: Path, ids: Sequence[str], skipped: Sequence[Skipped]
-) -> list[str | None]:
-    """The label of each image by a CSV file with the columns `path` and `label`."""
+) -> dict[str, Given]:
+    """What a CSV file with the columns `path` and `label` says of the images."""
     with opened_table(path) as table:
-        labels = _read_labels(table, required=("path", "label"))
-    known = {same_text(id_): id_ for id_ in (*ids, *(row.id for row in skipped))}
-    given, unknown = dict[str, tuple[str | None, int]](), list[str]()
-    for name, (label, line) in labels.items():
+        labels = read_label_table(table, required=("label",))
+    known = by_name([*ids, *(row.id for row in skipped)])
+    given, unknown = dict[str, Given](), list[str]()
+    for name, said in labels.items():
         id_ = known.get(same_text(_relative(name, folder)))
         if id_ is None:
-            unknown.append(f"line {line} ({shown(name)})")
+            unknown.append(f"line {said.line} ({shown(name)})")
         else:
-            _enter(given, id_, label, line, path)
+            enter(given, id_, said, path)
     if unknown:
         raise ValueError(
             f"{path} names images that are not below {folder}: {some(unknown)}; "
             f"paths must be relative to {folder}"
         )
-    return [given[id_][0] if id_ in given else None for id_ in ids]
+    return given
 
 
 def _relative(name: str, folder: Path) -> str:
@@ -155,35 +160,3 @@ def _relative(name: str, folder: Path) -> str:
     if os.path.isabs(name):
         return os.path.relpath(name, folder.absolute())
     return os.path.normpath(name.replace("\\", "/"))
-
-
-def _read_labels(table: Table, required: tuple[str, ...]) -> Mapping[str, tuple[str | None, int]]:
-    """Path -> (label or none, line)."""
-    missing = [name for name in required if table.column(name) is None]
-    if missing:
-        raise ValueError(
-            f"{table.path} has no column {' and no column '.join(map(repr, missing))}: "
-            f"its first line names {some([repr(name) for name in table.columns])}"
-        )
-    at, label_at = table.column("path"), table.column("label")
-    labels = dict[str, tuple[str | None, int]]()
-    for line, cells in table.rows:
-        if not cells[at or 0]:
-            raise ValueError(f"{table.path}, line {line}: there is a label but no path")
-        label = None if label_at is None else cells[label_at] or None
-        _enter(labels, cells[at or 0], label, line, table.path)
-    if not labels:
-        raise ValueError(f"{table.path} has no rows below its first line")
-    return labels
-
-
-def _enter(
-    labels: dict[str, tuple[str | None, int]], id_: str, label: str | None, line: int, path: Path
-) -> None:
-    """Note a label; a second one for the same image must be the same."""
-    earlier, earlier_line = labels.setdefault(id_, (label, line))
-    if earlier != label:
-        raise ValueError(
-            f"{path}: {shown(id_)} is labelled {earlier or 'unlabelled'!r} in line {earlier_line} "
-            f"but {label or 'unlabelled'!r} in line {line}"
-        )

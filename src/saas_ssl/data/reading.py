@@ -17,6 +17,7 @@ from saas_ssl.data.digits import find_digits
 from saas_ssl.data.features import find_csv
 from saas_ssl.data.folders import find_folder, has_images
 from saas_ssl.data.idx import find_idx
+from saas_ssl.data.label_files import relabelled
 from saas_ssl.data.parquet import find_parquet
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.data.source import Chunks, Skipped, Source, counted, shown, some
@@ -37,6 +38,7 @@ class Reading:
     features: Sequence[str] | None  # their names, if they have any
     skipped: list[Skipped]
     image: Callable[[int], Encoded] | None  # of a row of the data, as it was found; none: features
+    reviewed: Tensor  # (N,) whether a row was labelled because it was doubtful
 
 
 def read(
@@ -48,9 +50,9 @@ def read(
 ) -> PartiallyLabelled:
     """Read a folder, a CSV, npz or parquet file, or one of the well-known archives.
 
-    `labels` is a CSV file for a folder of images. Images are decoded into a memory-mapped file:
-    a temporary one, or one in the folder `cache`, where the next call finds it. Files that cannot
-    be decoded are left out with a warning.
+    `labels` is a CSV file with the labels, by `path` or `id`. Images are decoded into a
+    memory-mapped file: a temporary one, or one in the folder `cache`, where the next call finds it.
+    Files that cannot be decoded are left out with a warning.
     """
     source = find(str(spec), None if labels is None else Path(labels))
     reading = read_source(source, image_size, cache=None if cache is None else Path(cache))
@@ -65,11 +67,18 @@ def find(spec: str, labels: Path | None = None) -> Source:
     """The rows that a spec names, and their labels; nothing is decoded yet."""
     if not spec:
         raise ValueError("the name of the data is empty")
-    kind, colon, rest = spec.partition(":")
     path = Path(spec).expanduser()
-    if labels is not None and not os.path.isdir(path):
-        raise ValueError(f"a file of labels belongs to a folder of images, but {spec} is none")
-    if kind == "digits" and labels is None:
+    if labels is None:
+        return _find(spec, path)
+    if os.path.isdir(path) and has_images(path):
+        return find_folder(path, labels)
+    return relabelled(_find(spec, path), labels)
+
+
+def _find(spec: str, path: Path) -> Source:
+    """The rows with the labels that are their own."""
+    kind, colon, rest = spec.partition(":")
+    if kind == "digits":
         return find_digits(rest)
     if colon and kind in _ARCHIVES:
         rest = os.path.expanduser(rest)
@@ -79,9 +88,9 @@ def find(spec: str, labels: Path | None = None) -> Source:
         return _ARCHIVES[kind](Path(place), part)
     if os.path.isdir(path):  # Path.is_dir raises for names that are too long
         tables = sorted(path.glob("*.parquet"))
-        if tables and labels is None and not has_images(path):
+        if tables and not has_images(path):
             return find_parquet(_one_split(tables, path))
-        return find_folder(path, labels)
+        return find_folder(path)
     if "*" in path.name and path.suffix == ".parquet":
         tables = sorted(path.parent.glob(path.name))
         if tables:
@@ -144,7 +153,8 @@ def read_source(
     )
     skipped = [*source.skipped, *(Skipped(source.ids[row], why) for row, why in bad.items())]
     image = None if form is None else lambda row: source.image(kept[row])
-    return Reading(data, form, source.features, skipped, image)
+    reviewed = torch.tensor([row in source.reviewed for row in kept], dtype=torch.bool)
+    return Reading(data, form, source.features, skipped, image, reviewed)
 
 
 def _fitted(x: Tensor, image_size: int | None, form: Form | None) -> tuple[Tensor, Form | None]:

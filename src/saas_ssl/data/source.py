@@ -36,6 +36,7 @@ class Source:
     skipped: Sequence[Skipped] = ()  # what was found but is no row
     features: Sequence[str] | None = None  # the names of features, if they have any
     image_at: Callable[[int], Encoded] | None = None  # of images to decode: one, in any order
+    reviewed: frozenset[int] = frozenset()  # rows labelled because they were doubtful
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.labels):  # of a broken file

@@ -7,9 +7,9 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
-from saas_ssl.data.reading import find, pixel_chunks
-from saas_ssl.data.source import Source, shown, some
-from saas_ssl.finished import Labels
+from saas_ssl.data.reading import pixel_chunks
+from saas_ssl.data.source import Source
+from saas_ssl.finished import Labels, source_of
 from saas_ssl.images import Encoded
 
 _KINDS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")  # nothing else is tried, as in images.py
@@ -24,20 +24,8 @@ def find_pictures(labels: Labels) -> Iterator[tuple[int, Picture]]:
         raise ValueError(
             f"{labels.run} labels features, which are no images: choose csv, parquet or cleanlab"
         )
-    try:
-        source = find(labels.data)
-    except ValueError as error:
-        raise ValueError(
-            f"the images of {labels.run} are not found ({error}): go where the run was started, "
-            "or say with --data where they are"
-        ) from None
+    source = source_of(labels)
     places = {row["id"]: place for place, row in enumerate(labels.rows)}
-    missing = sorted(places.keys() - set(source.ids))
-    if missing:
-        raise ValueError(
-            f"{labels.data} has no {some([shown(id_) for id_ in missing])}, which {labels.run} "
-            "labels: say with --data where its data are"
-        )
     return _pictures(source, places)
 
 
