@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,6 +128,10 @@ def products(run: Path) -> dict[str, Any]:
     written = files(run)
     lines = written.pop("metrics.jsonl").decode().splitlines()
     del written["run.json"]
+    if record["command"] is not None:  # which names the place, and how many processes there are
+        report, command = written["report.html"].decode(), escape(record["command"])
+        assert command in report
+        written["report.html"] = report.replace(command, "").encode()
     return {
         "files": {name: sha256(data).hexdigest() for name, data in written.items()},
         "metrics": [_without_times(json.loads(line)) for line in lines],

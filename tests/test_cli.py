@@ -57,6 +57,7 @@ def test_demo_writes_its_run_and_beats_the_baseline(finished: tuple[Path, str]) 
         "model.json",
         "model.safetensors",
         "posterior.safetensors",
+        "report.html",
         "run.json",
     ]
     record = json.loads((folder / "runs" / "digits" / "run.json").read_text())

@@ -66,6 +66,7 @@ def test_the_run_directory_is_complete_and_holds_no_pickle(finished: Run) -> Non
         "model.json",
         "model.safetensors",
         "posterior.safetensors",
+        "report.html",
         "run.json",
         "skipped.csv",
     ]

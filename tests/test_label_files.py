@@ -2,6 +2,7 @@ import unicodedata
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from saas_ssl.data.reading import find, read
@@ -212,11 +213,37 @@ def test_a_dangling_link_beside_a_label_file_is_skipped(folder: Path) -> None:
     assert {row.id for row in source.skipped} == {"gone.txt", "gone.png"}
 
 
-@pytest.mark.parametrize("spec", ["digits", "{folder}/a.png", "{folder}/none"])
-def test_a_label_file_belongs_to_a_folder(folder: Path, spec: str) -> None:
+@pytest.mark.parametrize("spec", ["{folder}/a.png", "{folder}/none"])
+def test_a_label_file_belongs_to_data(folder: Path, spec: str) -> None:
     path = _write(folder, "path,label\na.png,cat\n")
-    message = refusal(lambda: find(spec.format(folder=folder), path))
-    assert "belongs to a folder of images" in message
+    assert spec.format(folder=folder) in refusal(lambda: find(spec.format(folder=folder), path))
+
+
+def test_a_label_file_gives_any_data_their_labels(tmp_path: Path) -> None:
+    """By the ids of the rows; what it does not name has none, whatever the data say."""
+    x = np.zeros((4, 3))
+    np.savez(tmp_path / "x.npz", x=x, y=np.array(["dog", "cat", "", "dog"]), ids=list("abcd"))
+    path = tmp_path / "labels.csv"
+    path.write_text("id,label,source\nc,cat,given\na,owl,reviewed\nd,,Reviewed\n")
+    source = find(str(tmp_path / "x.npz"), path)
+    assert source.labels == ["owl", None, "cat", None]
+    assert source.classes == ["cat", "owl"]  # those of the data first
+    assert source.reviewed == {0, 3}
+    path.write_text("id,label\na,cat\nx,dog\n")
+    message = refusal(lambda: find(str(tmp_path / "x.npz"), path))
+    assert message == f"{path} names rows that are not in the data: line 3 (x)"
+    path.write_text("id,label\na,cat\na,dog\n")
+    assert "line 2" in refusal(lambda: find(str(tmp_path / "x.npz"), path))
+    path.write_text("name,label\na,cat\n")
+    assert "has no column 'path'" in refusal(lambda: find(str(tmp_path / "x.npz"), path))
+
+
+def test_which_labels_a_review_gave_is_known(folder: Path) -> None:
+    text = "path,label,source\na.png,cat,given\nsub/c.png,dog,reviewed\none, two.png,cat,inferred\n"
+    path = _write(folder, text.replace("one, two.png", '"one, two.png"'))
+    assert find(str(folder), path).reviewed == {3}
+    assert read(folder, path).y.tolist() == [0, -1, 0, 1]
+    assert find(str(folder), _write(folder, "path,label\na.png,cat\n")).reviewed == frozenset()
 
 
 def test_a_folder_called_digits_takes_a_label_file(

@@ -54,7 +54,8 @@ def run_problem(
             every=1e9,
             ranks=Ranks(),
         )
-        about = {"request": {"data": "blobs"}, **describe(problem, truth, 0)}
+        about = {"command": None, "request": {"data": "blobs"}, **describe(problem, truth, 0)}
+        about["scrutiny"] = scrutiny.model_dump()
         results = run_job(problem, truth, directory, journal, about, scrutiny=scrutiny)
     assert results is not None
     return results

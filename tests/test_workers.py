@@ -34,7 +34,7 @@ QUICK += ["--posterior-lr", "1"]  # or all probabilities would be the least or t
 OFTEN = ["--checkpoint-every", "0.05s"]
 TWO_WORKERS, SHARED_ROWS = ["--workers", "2"], ["--parallel", "data"]
 FILES = ["labels.csv", "metrics.jsonl", "model.json", "model.safetensors"]
-FILES += ["posterior.safetensors", "run.json"]
+FILES += ["posterior.safetensors", "report.html", "run.json"]
 
 needs_proc = pytest.mark.skipif(not (PROC / "self" / "environ").exists(), reason="without /proc")
 

@@ -223,6 +223,7 @@ def as_picture(source: Encoded, side: int, white: int = 255) -> tuple[bytes, str
     image = _upright(source, form)[0]
     image = _convert(image, replace(form, channels=1 if image.mode in _GREY else 3))
     image.thumbnail((side, side), Image.Resampling.BICUBIC, reducing_gap=2.0)
+    image.info.clear()  # comments, profiles, whatever the file said besides
     buffer = io.BytesIO()
     if max(image.size) <= LARGEST_COMMON_SIZE:  # every pixel counts
         image.save(buffer, "PNG", optimize=True)

@@ -149,14 +149,8 @@ def load(run: str | Path, network: NetworkFactory | None = None) -> Model:
 
     `network` is the factory of one that was no network of ours.
     """
-    directory = Path(run)
-    if not (directory / MODEL_FILE).is_file() or not (directory / WEIGHTS_FILE).is_file():
-        raise ValueError(f"{run} has no {MODEL_FILE} and {WEIGHTS_FILE}: it is not a finished run")
-    broken = ValueError(f"{run} holds a model that is broken, or of another version")
-    try:
-        told = _Description.model_validate_json((directory / MODEL_FILE).read_bytes())
-    except ValueError:
-        raise broken from None
+    directory, broken = Path(run), _broken(run)
+    told = _described(directory)
     if told.network is None and network is None:
         raise ValueError(f"{run} has a network that is none of ours: give its factory as `network`")
     try:
@@ -187,6 +181,28 @@ def load(run: str | Path, network: NetworkFactory | None = None) -> Model:
         form,
         told.features,
     )
+
+
+def form_of(run: Path) -> Form | None:
+    """What the images of a run were brought to; none: features."""
+    image = _described(run).image
+    try:
+        return None if image is None else Form(**image)
+    except TypeError:
+        raise _broken(run) from None
+
+
+def _described(run: Path) -> _Description:
+    if not (run / MODEL_FILE).is_file() or not (run / WEIGHTS_FILE).is_file():
+        raise ValueError(f"{run} has no {MODEL_FILE} and {WEIGHTS_FILE}: it is not a finished run")
+    try:
+        return _Description.model_validate_json((run / MODEL_FILE).read_bytes())
+    except ValueError:
+        raise _broken(run) from None
+
+
+def _broken(run: str | Path) -> ValueError:
+    return ValueError(f"{run} holds a model that is broken, or of another version")
 
 
 def _network(told: _Description, factory: NetworkFactory | None) -> nn.Module:

@@ -26,14 +26,17 @@ def review_order(u: Tensor, h: Tensor, h_known: Tensor) -> Tensor:
     """
     near = candidates(u)
     h, h_known = (torch.nn.functional.normalize(part.double()) for part in (h, h_known))
-    d, gain = torch.full((len(h),), 2.0, dtype=torch.float64), u[near].double()
+    d, taken = (
+        torch.full((len(h),), 2.0, dtype=torch.float64),
+        torch.zeros(len(h), dtype=torch.bool),
+    )
     for known in h_known.split(_KNOWN_AT_ONCE):
         d = torch.minimum(d, torch.cdist(h, known).min(dim=1).values)
     first = list[int]()
     for _ in range(min(_RANKED, len(near))):
-        i = int((gain * d).argmax())
+        i = int((u[near] * d).masked_fill(taken, -1.0).argmax())
         first.append(i)
-        d, gain[i] = torch.minimum(d, (h - h[i]).norm(dim=1)), -1.0
+        d, taken[i] = torch.minimum(d, (h - h[i]).norm(dim=1)), True
     chosen = near[torch.tensor(first, dtype=torch.int64)]
     rest = u.clone()
     rest[chosen] = torch.inf

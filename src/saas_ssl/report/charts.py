@@ -10,7 +10,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from saas_ssl.report.names import width
 
 _WIDTH = 440  # in the units of all charts; a phone shows three quarters of it as pixels
-_ROUNDING = 1e-9
+_MOST_DOTS = 15  # on a line
+_ROUNDING = 1e-9  # less than this is nothing
 
 
 @dataclass(frozen=True)
@@ -69,25 +70,28 @@ class _Frame:
 def line_chart(
     about: About,
     x: Sequence[int],
-    x_name: str,
+    names: tuple[str, str],
     series: Sequence[Series],
     highest: float,
     tick: Callable[[float], str],
     value: Callable[[float], str],
 ) -> str:
-    """Lines over whole numbers, from 0 up; each ends with its value and its name."""
+    """Lines over whole numbers, from 0 up; each ends with its value and its name.
+
+    `names` are those of what is across and of what is up.
+    """
     ticks = _ticks(highest)
-    frame = _Frame(56, _WIDTH - 14, 18, 206, (x[0], x[-1]), (0.0, ticks[-1]))
-    svg = _svg(about, 256)
+    frame = _Frame(56, _WIDTH - 14, 34, 222, (x[0], x[-1]), (0.0, ticks[-1]))
+    svg = _svg(about, 272)
     _grid(svg, frame, ticks, tick)
     for at in _whole_ticks(x[0], x[-1]):
         _text(svg, frame.across(at), frame.bottom + 20, str(at), "tick middle")
-    _text(svg, (frame.left + frame.right) / 2, frame.bottom + 43, x_name, "name middle")
+    _name_axes(svg, frame, names)
     for one in series:
         places = [(frame.across(a), frame.up(b)) for a, b in zip(x, one.values, strict=True)]
         points = " ".join(f"{_n(a)},{_n(b)}" for a, b in places)
         _shape(svg, "polyline", f"line {one.tone}", points=points)
-        for a, b in places if len(places) <= 30 else places[-1:]:
+        for a, b in places if len(places) <= _MOST_DOTS else places[-1:]:
             _shape(svg, "circle", f"dot {one.tone}", cx=a, cy=b, r=4)
         a, b = places[-1]
         below = b < frame.top + 24
@@ -116,7 +120,7 @@ def bars(about: About, rows: Sequence[Bars]) -> str:
     return _written(svg)
 
 
-def reliability_diagram(about: About, x_name: str, y_name: str, dots: Sequence[Dots]) -> str:
+def reliability_diagram(about: About, names: tuple[str, str], dots: Sequence[Dots]) -> str:
     """How often labels were right by how probable they were said to be; many rows, large dots."""
     frame = _Frame(56, _WIDTH - 20, 30, 370, (0.0, 1.0), (0.0, 1.0))
     ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -124,8 +128,7 @@ def reliability_diagram(about: About, x_name: str, y_name: str, dots: Sequence[D
     _grid(svg, frame, ticks, "{:.0%}".format)
     for at in ticks:
         _text(svg, frame.across(at), frame.bottom + 20, f"{at:.0%}", "tick middle")
-    _text(svg, (frame.left + frame.right) / 2, frame.bottom + 45, x_name, "name middle")
-    _text(svg, 2, 14, y_name, "name")
+    _name_axes(svg, frame, names)
     ends = {"x1": frame.left, "y1": frame.bottom, "x2": frame.right, "y2": frame.top}
     _shape(svg, "line", "diagonal", **ends)
     for one in dots:
@@ -146,7 +149,7 @@ def _between(value: float, low: float, high: float) -> float:
 
 def _ticks(highest: float) -> list[float]:
     """About four round numbers above 0, the last of which is no less than the highest value."""
-    step = _round_step(highest / 4) if highest > 0 else 1.0
+    step = _round_step(highest / 4) if highest > _ROUNDING else 1.0
     return [step * n for n in range(max(1, math.ceil(highest / step - _ROUNDING)) + 1)]
 
 
@@ -171,6 +174,13 @@ def _grid(
         y, kind = frame.up(at), "grid" if at > ticks[0] else "axis"
         _shape(svg, "line", kind, x1=frame.left, x2=frame.right, y1=y, y2=y)
         _text(svg, frame.left - 8, y + 4.5, tick(at), "tick end")
+
+
+def _name_axes(svg: Element, frame: _Frame, names: tuple[str, str]) -> None:
+    """Below the plot, and above its left edge."""
+    across, up = names
+    _text(svg, (frame.left + frame.right) / 2, frame.bottom + 44, across, "name middle")
+    _text(svg, 0, 14, up, "name")
 
 
 def _svg(about: About, height: float) -> Element:

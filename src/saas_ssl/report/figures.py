@@ -62,7 +62,7 @@ def learning_speed(outers: Sequence[OuterIteration]) -> Figure:
     chart = line_chart(
         About("speed", "Cumulative loss by outer iteration", here),
         [one.outer + 1 for one in shown],
-        "outer iteration",
+        ("outer iteration", "cumulative loss"),
         [Series("", [one.cumulative_loss for one in shown], "first")],
         max(losses),
         "{:g}".format,
@@ -115,7 +115,7 @@ def convergence(outers: Sequence[OuterIteration]) -> Figure:
     chart = line_chart(
         About("convergence", "Share of labels changed by outer iteration", here),
         [one.outer + 1 for one in shown],
-        "outer iteration",
+        ("outer iteration", "share of the labels"),
         series,
         1.0,
         "{:.0%}".format,
@@ -132,35 +132,29 @@ def reliability(trust: Mapping[str, Any]) -> Figure:
         "On the dashed line they are right as often as was said, below it less often: "
         "the probabilities were too high."
     )
-    measured = trust["measured"]
-    found = [
-        ("first", "given labels that were left out", "left out", trust["reliability"]),
-        (
-            "second",
-            "inferred labels, whose truth is known",
-            "inferred",
-            measured and measured["reliability"],
-        ),
+    measured = trust["measured"] or {"reliability": []}
+    groups = [
+        (Key("first", "given labels that were left out"), trust["reliability"]),
+        (Key("second", "inferred labels, whose truth is known"), measured["reliability"]),
     ]
-    kinds = [(tone, words, name, bins) for tone, words, name, bins in found if bins]
-    here = " ".join(_kept_word(words, bins) for _, words, _, bins in kinds)
+    found = [(key, bins) for key, bins in groups if bins]
+    here = " ".join(_kept_word(key.words, bins) for key, bins in found)
     if not trust["left_out"]:
         none = "No given label was left out, so nothing was measured that could vouch for them."
         here = f"{none} {here}".strip()
-    if not kinds:
+    if not found:
         return Figure("reliability", title, reading, here)
     chart = reliability_diagram(
         About("reliability", "Share of right labels by the probability that was said", here),
-        "probability that was said",
-        "share that was right",
-        [Dots(bins, tone) for tone, _, _, bins in reversed(kinds)],
+        ("probability that was said", "share that was right"),
+        [Dots(bins, key.tone) for key, bins in reversed(found)],
     )
     rows = [
-        [name, f"{b['rows']:,}", f"{b['said']:.1%}", f"{b['true']:.1%}"]
-        for _, _, name, bins in kinds
+        [key.words, f"{b['rows']:,}", f"{b['said']:.1%}", f"{b['true']:.1%}"]
+        for key, bins in found
         for b in bins
     ]
-    keys = [Key(tone, words) for tone, words, _, _ in kinds]
+    keys = [key for key, _ in found]
     columns = ["labels", "rows", "said", "right"]
     return Figure("reliability", title, reading, here, chart, keys, columns, rows)
 

@@ -1,6 +1,7 @@
 """report.html: what a run did and how far to trust it, on one page that needs nothing else."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from saas_ssl.runs import (
 from saas_ssl.summary import summary
 
 _MOST_SKIPPED = 100
+_NO_ROW = 0.05
 
 
 def write_report(directory: Path, record: Mapping[str, Any], thumbnail: Thumbnail | None) -> None:
@@ -39,6 +41,7 @@ def write_report(directory: Path, record: Mapping[str, Any], thumbnail: Thumbnai
     write_safely(directory / REPORT_FILE, page.encode())
 
 
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("saas_ssl.report", "."),
@@ -125,6 +128,7 @@ def _confusion(confusion: Tensor, classes: Sequence[str]) -> dict[str, Any]:
         "pairs": [(classes[pair.label], classes[pair.other], pair.rows) for pair in pairs],
         "table": confusion.tolist() if len(classes) <= MOST_CLASSES else None,
         "most": most,
+        "least": _NO_ROW,
     }
 
 
@@ -144,11 +148,11 @@ def _galleries(
 
 def _facts(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What it takes to do the same again, by groups; nothing that a second run would change."""
-    data = {name: value for name, value in record["data"].items() if name != "classes"}
+    data = {**record["data"], "classes": len(record["data"]["classes"])}
     return {
         "Settings": record["config"],
         "Seed and checks": {"seed": record["seed"], **record["scrutiny"]},
-        "Data": {**data, "classes": len(record["data"]["classes"])},
+        "Data": data,
         "Versions": record["versions"],
         "Hardware": record["hardware"],
     }
@@ -156,6 +160,8 @@ def _facts(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _about(rows: float) -> str:
     """An expected number of rows."""
+    if rows < _NO_ROW:
+        return "0"
     return f"{rows:,.0f}" if rows >= 9.95 else f"{rows:.1f}"
 
 

@@ -19,7 +19,12 @@ from saas_ssl.review.table import ORDERS, SHOWS, Query, Table
 
 MOST_ROWS = 200  # of a page, and so of one action
 _SIDES = {"thumb": 224, "full": 1600}
-_STATIC = {"review.js": "text/javascript", "review.css": "text/css", "theme.css": "text/css"}
+_STATIC = {
+    "review.js": "text/javascript",
+    "review.css": "text/css",
+    "theme.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
 
 Picture = Callable[[int, int], tuple[bytes, str]]
 """(Row, longest side) -> (a file, its media type)."""

@@ -16,7 +16,7 @@ from saas_ssl.data.source import Source, counted
 from saas_ssl.finished import Labels, check_finished, read_labels, source_of, tensor_of
 from saas_ssl.images import as_picture, only_bombs_noticed
 from saas_ssl.labels import LabelRow
-from saas_ssl.model import load
+from saas_ssl.model import form_of
 from saas_ssl.review.guard import Guard, is_loopback
 from saas_ssl.review.log import ReviewLog
 from saas_ssl.review.page import Picture, Review, page
@@ -100,7 +100,7 @@ def _review(labels: Labels, source: Source, log: ReviewLog) -> Review:
     at = [place[row.id] for row in rows]
     picture, features = None, None
     if labels.has_images:
-        form = load(labels.run).form
+        form = form_of(labels.run)
         picture = _pictures(source, at, 255 if form is None else form.white)
     else:
         features = _features(source, at)

@@ -66,10 +66,6 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-function keyHint(key) {
-  return key ? element("kbd", {}, key) : null;
-}
-
 function assignKeys(classes) {
   const free = new Set([...DIGITS, ...LETTERS]);
   const found = new Map();
@@ -100,7 +96,8 @@ function choicesOf(row) {
 }
 
 function button(text, key, action, attributes = {}) {
-  const made = element("button", { type: "button", tabIndex: -1, ...attributes }, text, " ", keyHint(key));
+  const hint = key && key !== text ? element("kbd", {}, key) : null;
+  const made = element("button", { type: "button", tabIndex: -1, ...attributes }, text, hint ? " " : "", hint);
   made.addEventListener("click", action);
   return made;
 }
@@ -141,8 +138,8 @@ function cardOf(row, place) {
   const choices = element("div", { class: "choices" },
     button("Accept", "⏎", () => decide([row], row.label), { class: "accept", title: `It is ${row.label}` }),
     ...choicesOf(row).map((label) => button(label, keys.get(label), () => decide([row], label))),
-    button("…", ".", () => pick(row), { "aria-label": "Another class" }),
-    button("?", "-", () => decide([row], null), { title: "Cannot tell", "aria-label": "Cannot tell" }));
+    button("…", null, () => pick(row), { title: "Another class (.)", "aria-label": "Another class" }),
+    button("?", null, () => decide([row], null), { title: "Cannot tell (-)", "aria-label": "Cannot tell" }));
   const card = element("li", {
     class: row.checked ? "row checked" : "row", tabIndex: place === current ? 0 : -1,
     "data-row": String(row.row), "aria-label": spoken(row),
@@ -225,7 +222,7 @@ function tell(answer) {
       `(${percent(p.accuracy.low)} to ${percent(p.accuracy.high)}).`;
   at("suggestions").textContent = p.suggestions === 0 ? "" :
     `Suggestions right so far: ${whole(p.suggestions_right)} of ${whole(p.suggestions)} ` +
-    `(${p.suggestions_expected.toFixed(0)} expected).`;
+    `(${p.suggestions_expected.toFixed(p.suggestions < 20 ? 1 : 0)} expected).`;
 }
 
 function filters() {
