@@ -60,7 +60,13 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     done = run_to_end(*COMMAND, "--out", "run", cwd=folder)
     assert (done.code, done.errors) == (0, "")
     found = products(folder / "run")
-    names = {"labels.csv", "posterior.safetensors", "model.safetensors", "model.json"}
+    names = {
+        "labels.csv",
+        "posterior.safetensors",
+        "model.safetensors",
+        "model.json",
+        "report.html",
+    }
     assert set(found["files"]) == names
     assert [line["phase"] for line in found["metrics"]].count("one") == OUTERS
     return {**found, "run": folder / "run"}
