@@ -72,7 +72,11 @@ def write_run(
     save_file({"review_order": ranked, "reviewed": before}, run / "posterior.safetensors")
     images = len(in_shape) == 3
     form = {"height": 8, "width": 8, "channels": in_shape[0]}
-    described = {"format": 1, "network": "small_conv" if images else "mlp", "width": 4}
+    described: dict[str, Any] = {
+        "format": 1,
+        "network": "small_conv" if images else "mlp",
+        "width": 4,
+    }
     described |= {"in_shape": list(in_shape), "classes": list(classes)}
     described |= {"image": form if images else None, "features": None}
     (run / "model.json").write_text(json.dumps(described))

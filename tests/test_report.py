@@ -242,7 +242,7 @@ def test_numbers_are_those_of_the_record(tmp_path: Path) -> None:
         "96.1% 91.3% to 98.6%, a 95 % interval",
         "accepted 30 with a probability of 0.95 or more; about 99.1% of them right",
         "to check 8 5 uncertain, 1 given but suspected, 2 of perhaps no class",
-        "1 file could not be used: see ./skipped.csv.",
+        "1 file could not be used: see skipped.csv.",
         "learnt 20% faster at the end than in the first outer iteration: their loss went from "
         "2.500 to 2.000.",
         "the last one changed 5.0% of the labels, and 92.0% of all were right after it.",

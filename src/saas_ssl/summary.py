@@ -7,12 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from saas_ssl.data.source import counted
+from saas_ssl.runs import LABELS_FILE, REPORT_FILE, SKIPPED_FILE
 
 
 def summary(record: Mapping[str, Any], out: Path) -> list[str]:
-    """What was done, what to check, whether the unlabelled rows helped, and what to do next.
+    """What was found, and what to do next; `record` is run.json."""
+    place = shlex.quote(str(out))
+    return [
+        *findings(record, f"{out}/{SKIPPED_FILE}"),
+        f"Labels: {out}/{LABELS_FILE}. To look at: {out}/{REPORT_FILE}. To check labels: "
+        f"saas review {place}. For new data: saas predict {place} NEW --out new.csv",
+    ]
 
-    `record` is run.json.
+
+def findings(record: Mapping[str, Any], skipped: str) -> list[str]:
+    """What was done, what to check, and whether the unlabelled rows helped.
+
+    `record` is run.json, and `skipped` where the list of skipped files is.
     """
     results, data = record["results"], record["data"]
     given = data["labelled"] + data["validation"]
@@ -23,16 +34,12 @@ def summary(record: Mapping[str, Any], out: Path) -> list[str]:
     ]
     if data["skipped"]:
         files = counted(data["skipped"], "file")
-        lines.append(f"{files} could not be used: see {out}/skipped.csv.")
+        lines.append(f"{files} could not be used: see {skipped}.")
     lines += [_did_it_help(results), *_known_errors(results)]
     short = inner_loop_too_short(results["inner"], record["config"]["inner_epochs"])
     if short is not None:
         lines.append(short)
-    place = shlex.quote(str(out))
-    return [
-        *lines,
-        f"Labels: {out}/labels.csv. For new data: saas predict {place} NEW --out new.csv",
-    ]
+    return lines
 
 
 def _trusted(results: Mapping[str, Any], accept: float) -> list[str]:

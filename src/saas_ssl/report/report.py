@@ -25,7 +25,7 @@ from saas_ssl.runs import (
     REPORT_FILE,
     SKIPPED_FILE,
 )
-from saas_ssl.summary import summary
+from saas_ssl.summary import findings
 
 _MOST_SKIPPED = 100
 _NO_ROW = 0.05
@@ -66,7 +66,7 @@ def _content(
 ) -> dict[str, Any]:
     """Everything that the page shows."""
     data, results, classes = record["data"], record["results"], record["data"]["classes"]
-    headline, *sentences, _ = summary(record, Path())  # the last one says where the files are
+    headline, *sentences = findings(record, SKIPPED_FILE)
     labels = directory / LABELS_FILE
     table = columns(label_rows(labels), classes)
     given, inferred = (
