@@ -19,8 +19,7 @@ import torch
 
 from saas_ssl import generator_at, keep_labels, read
 from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.finished import read_labels, tensor_of
-from saas_ssl.labels import LabelRow
+from saas_ssl.finished import read_labels, tensor_of, typed_rows
 from saas_ssl.review.corrected import export_corrected
 from saas_ssl.review.log import ReviewLog
 from saas_ssl.review.table import ORDERS, Query, Table
@@ -32,7 +31,7 @@ RANDOM = "random"
 def checked_first(run: Path, n: int, order: str, truth: dict[str, str], out: Path) -> list[str]:
     """The reviewer checks the first rows of the page; what to label again is in `out`."""
     labels = read_labels(run)
-    rows = [LabelRow(**{name: row[name] for name in LabelRow._fields}) for row in labels.rows]
+    rows = typed_rows(labels)
     helpful = tensor_of(run, "review_order", len(rows)).tolist()
     with ReviewLog(run, [row.id for row in rows], labels.classes) as log:
         page = Table(rows, helpful).page(Query(order=order, limit=n), log.reviewed)  # type: ignore[arg-type]

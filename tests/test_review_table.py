@@ -78,6 +78,7 @@ def test_pages_lose_no_row_while_rows_are_checked(
         query = Query(show=show, order=order, start=start, limit=limit)  # type: ignore[arg-type]
         page = TABLE.page(query, reviewed(labels))
         seen += page.rows
+        assert len(seen) <= len(ROWS)
         if checks:
             labels[checks.pop()] = CLASSES[0]
         if page.next is None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from pyarrow import parquet
 from scipy.io import savemat
 from torch import Tensor
@@ -31,7 +32,7 @@ from saas_ssl.data import (
 from saas_ssl.data.partially_labelled import SET_ASIDE, UNLABELLED
 from saas_ssl.data.reading import find, read_source
 from saas_ssl.data.source import Skipped, Source, in_chunks
-from saas_ssl.images import Encoded
+from saas_ssl.images import Encoded, as_picture, only_bombs_noticed
 from saas_ssl.randomness import generator_at
 from samples import (
     cifar_binary,
@@ -44,6 +45,7 @@ from samples import (
     plain,
     refusal,
     tar_gz,
+    turned,
     write,
     write_hugging_face,
     write_idx,
@@ -1121,3 +1123,49 @@ def test_a_stray_table_does_not_hide_the_images(tmp_path: Path) -> None:
 def test_names_that_cannot_be_written_are_refused_at_once(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", x=np.ones((2, 2)), y=np.array(["cat", "\udc80"]))
     assert "written as UTF-8" in refusal(lambda: find(str(tmp_path / "f.npz")))
+
+
+def test_the_image_of_any_row_can_be_had_by_its_number(tmp_path: Path) -> None:
+    """Whatever it is stored in, and in any order: one grey value tells which row it is."""
+    values = {f"{n}.png": 20 * n for n in range(7)}
+    folder = write_plain(tmp_path / "photos", values)
+    (tmp_path / "photos.csv").write_text("path\n" + "".join(f"photos/{n}.png\n" for n in range(7)))
+    pixels = np.array([np.full((8, 8), 20 * n, np.uint8) for n in range(7)])
+    np.savez(tmp_path / "x.npz", x=pixels)
+    images = [encoded(plain(20 * n)) for n in range(7)]
+    for at, part in enumerate((images[:5], images[5:])):
+        file = write_hugging_face(tmp_path / "tables" / f"{at}.parquet", part, [0] * len(part))
+        parquet.write_table(parquet.read_table(file), file, row_group_size=2)
+    write_idx(tmp_path / "idx", pixels, np.zeros(7, np.uint8))
+    specs = [folder, tmp_path / "photos.csv", tmp_path / "x.npz", tmp_path / "tables"]
+    for spec in [*map(str, specs), f"idx:{tmp_path / 'idx'}"]:
+        source = find(spec)
+        for row in (6, 0, 3, 5, 4, 1, 2, 6):
+            with only_bombs_noticed():
+                data, kind = as_picture(source.image(row), 96)
+            shown = Image.open(io.BytesIO(data))
+            assert (shown.size, kind, shown.getextrema()) == ((8, 8), "image/png", (20 * row,) * 2)
+
+
+def test_what_is_skipped_does_not_shift_the_images(tmp_path: Path) -> None:
+    folder = write_plain(tmp_path / "photos", {"a/1.png": 10, "b/2.png": 20, "b/4.png": 40})
+    write(folder / "b" / "3.png", b"broken")
+    reading = read_source(find(str(folder)))
+    assert reading.image is not None
+    for row, id_ in enumerate(reading.data.ids):
+        assert reading.image(row) == str(folder / id_)
+    assert reading.reviewed.tolist() == [False] * 3
+
+
+def test_pictures_are_small_and_whole(tmp_path: Path) -> None:
+    """No side is longer than asked for, nothing is cut off, and 16 bits become 8."""
+    wide = encoded(picture(100, 400), "JPEG", exif=turned(6))
+    deep = encoded(Image.fromarray(np.full((80, 80), 4095 * 16, np.uint16)))
+    clear = encoded(Image.new("RGBA", (100, 100), (0, 0, 0, 0)))
+    with only_bombs_noticed():
+        data, kind = as_picture(wide, 96)
+        assert (Image.open(io.BytesIO(data)).size, kind) == ((24, 96), "image/jpeg")
+        grey = Image.open(io.BytesIO(as_picture(deep, 96, white=65535)[0]))
+        assert grey.getpixel((40, 40)) == pytest.approx(255, abs=2)
+        white = Image.open(io.BytesIO(as_picture(clear, 96)[0]))
+        assert white.convert("L").getextrema() == (255, 255)

@@ -91,6 +91,22 @@ def read_labels(run: Path, data: str | None = None, accepted: bool = False) -> L
     )
 
 
+def typed_rows(labels: Labels) -> list[LabelRow]:
+    """The rows of labels.csv with all that this version writes."""
+    missing = [name for name in LabelRow._fields if name not in labels.columns]
+    if missing:
+        raise ValueError(
+            f"{labels.run / LABELS_FILE} has no column {missing[0]!r}: it is of an earlier "
+            "version; label the data again"
+        )
+    return [
+        LabelRow(**{name: row[name] for name in LabelRow._fields})._replace(
+            runner_up_probability=row["runner_up_probability"] or 0.0
+        )
+        for row in labels.rows
+    ]
+
+
 def source_of(labels: Labels) -> Source:
     """The data of a run, found again; every row of the labels is known to be there."""
     try:

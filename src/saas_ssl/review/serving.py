@@ -7,21 +7,21 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, Timer
+from typing import Any
 
 import uvicorn
 from rich.console import Console
 from torch import Tensor
 
 from saas_ssl.data.source import Source, counted
-from saas_ssl.finished import Labels, check_finished, read_labels, source_of, tensor_of
+from saas_ssl.finished import Labels, check_finished, read_labels, source_of, tensor_of, typed_rows
 from saas_ssl.images import as_picture, only_bombs_noticed
-from saas_ssl.labels import LabelRow
 from saas_ssl.model import form_of
 from saas_ssl.review.guard import Guard, is_loopback
 from saas_ssl.review.log import ReviewLog
 from saas_ssl.review.page import Picture, Review, page
 from saas_ssl.review.table import Table
-from saas_ssl.runs import POSTERIOR_FILE, read_run
+from saas_ssl.runs import POSTERIOR_FILE, RUN_FILE, read_run
 
 _FEATURES = 12  # of a row that are shown
 
@@ -95,7 +95,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _review(labels: Labels, source: Source, log: ReviewLog) -> Review:
-    rows = [LabelRow(**{name: row[name] for name in LabelRow._fields}) for row in labels.rows]
+    rows = typed_rows(labels)
     place = {id_: at for at, id_ in enumerate(source.ids)}
     at = [place[row.id] for row in rows]
     picture, features = None, None
@@ -109,12 +109,20 @@ def _review(labels: Labels, source: Source, log: ReviewLog) -> Review:
         classes=labels.classes,
         table=Table(rows, _order(labels.run, len(rows))),
         log=log,
-        trust=read_run(labels.run)["results"]["trust"],
+        trust=_trust(labels.run),
         session=secrets.token_hex(8),
         picture=picture,
         features=features,
         lock=Lock(),
     )
+
+
+def _trust(run: Path) -> dict[str, Any]:
+    """What the run says of how many labels are right."""
+    trust = read_run(run)["results"].get("trust")
+    if not isinstance(trust, dict) or not {"left_out", "all"} <= trust.keys():
+        raise ValueError(f"{run / RUN_FILE} is broken, or of an earlier version")
+    return trust
 
 
 def _order(run: Path, rows: int) -> list[int]:
