@@ -33,8 +33,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors."
 Labels = Annotated[
     str | None,
     typer.Option(
-        help="CSV with the columns path and label, for a folder; without it, the folder's "
-        "subfolders are the classes."
+        help="CSV with the columns path (or id) and label; without it, the labels that the data "
+        "have: of a folder, its subfolders."
     ),
 ]
 ImageSize = Annotated[
