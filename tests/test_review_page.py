@@ -97,6 +97,7 @@ def test_label_with_the_keyboard(browser: Browser, server: Server, run: Path) ->
     expect(page.locator("#suggestions")).to_contain_text("2 of 4")
     page.keyboard.press("?")
     expect(page.locator("#manual")).to_be_visible()
+    expect(page.locator("#class-keys")).to_have_text("1 cat2 dog3 <b>owl</b>")
     page.keyboard.press("1")  # a key for another window
     page.keyboard.press("Escape")
     expect(page.locator("#manual")).not_to_be_visible()

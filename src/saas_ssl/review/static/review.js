@@ -415,7 +415,8 @@ async function start() {
   document.title = `Review: ${run.title}`;
   at("title").textContent = `Review: ${run.title}`;
   at("label").append(...run.classes.map((name) => element("option", { value: name }, name)));
-  at("class-keys").replaceChildren(...[...keys.values()].slice(0, 3).map((key) => element("kbd", {}, key)), " …");
+  at("class-keys").replaceChildren(...[...keys].map(([name, key]) =>
+    element("span", {}, element("kbd", {}, key), " ", element("bdi", {}, name))));
   recall();
   for (const id of ["show", "label", "order"]) at(id).addEventListener("change", filtered);
   let typing;
