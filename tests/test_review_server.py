@@ -330,6 +330,9 @@ def test_another_address_is_warned_of_and_needs_the_token(tmp_path: Path) -> Non
         assert server.ask("/api/run")[0] == 200
         assert server.ask("/api/run", headers={"Host": f"10.1.2.3:{server.port}"})[0] == 200
         assert server.ask("/api/run", headers={"Host": f"evil.example:{server.port}"})[0] == 421
+        assert server.process.stdout is not None
+        elsewhere = f"http://{socket.gethostname()}:{server.port}/?token={server.token}"
+        assert server.process.stdout.readline() == f"From other machines: {elsewhere}\n"
     assert "0.0.0.0 can be reached by other machines" in server.told
     done = run_to_end("review", str(run), "--host", "no.such.host.invalid", cwd=tmp_path)
     assert (done.code, done.errors.count("\n")) == (1, 1)

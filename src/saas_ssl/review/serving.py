@@ -24,6 +24,7 @@ from saas_ssl.review.table import Table
 from saas_ssl.runs import POSTERIOR_FILE, RUN_FILE, read_run
 
 _FEATURES = 12  # of a row that are shown
+_EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # only if it is asked for
 
 
 def serve(
@@ -37,14 +38,16 @@ def serve(
     with _bound(host, port) as server, ReviewLog(run, ids, labels.classes) as log:
         port, token = server.getsockname()[1], secrets.token_urlsafe(32)
         guarded = Guard(page(_review(labels, source, log)), token, host, port)
-        named = f"[{host}]" if ":" in host else host
-        url = f"http://{named}:{port}/?token={token}"
+        everywhere = host in _EVERY_ADDRESS
+        url = _address("127.0.0.1" if everywhere else host, port, token)
         if not is_loopback(host):
             console.print(
                 f"Beware: {host} can be reached by other machines. Whoever has this address can "
                 "see your images and decide, and what is sent is not encrypted."
             )
         console.print(f"Review page: {url}")
+        if everywhere:
+            console.print(f"From other machines: {_address(socket.gethostname(), port, token)}")
         console.print("Every decision is saved at once. Ctrl-C ends the page.")
         if browser:
             Timer(0.5, webbrowser.open, [url]).start()
@@ -63,6 +66,11 @@ def serve(
         except KeyboardInterrupt:
             pass  # it is how a review ends
         console.print(_last_words(run, log))
+
+
+def _address(host: str, port: int, token: str) -> str:
+    named = f"[{host}]" if ":" in host else host
+    return f"http://{named}:{port}/?token={token}"
 
 
 def _last_words(run: Path, log: ReviewLog) -> str:
