@@ -32,7 +32,7 @@ def test_folds_have_like_shares_and_leave_every_class_a_label(
     data = PartiallyLabelled(
         torch.rand(len(y), 2), y, [str(k) for k in range(len(counts))], ["r"] * len(y)
     )
-    fold = draw_folds(data, folds, generator_at(seed))
+    fold = draw_folds(data, folds, generator_at(seed), torch.zeros(len(data.y), dtype=torch.bool))
     for k, n in enumerate(counts):
         own = fold[y == k]
         if n == 1:
@@ -164,7 +164,7 @@ def test_nothing_but_certainty_is_asked_of_rows_that_are_left_out() -> None:
         settings = with_(outer_iterations=3, entropy_weight=entropy_weight)
         problem = prepare(features(), settings, seed=1, network=factory)
         data = problem.training
-        fold = draw_folds(data, 2, generator_at(1, "folds"))
+        fold = draw_folds(data, 2, generator_at(1, "folds"), problem.reviewed)
         x = data.x.clone()
         if spoil:
             x[data.labelled_rows[fold == 0]] += 3.0

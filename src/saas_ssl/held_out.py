@@ -62,7 +62,7 @@ class Evidence:
 
 
 def draw_folds(
-    data: PartiallyLabelled, folds: int, generator: Generator, reviewed: Tensor | None = None
+    data: PartiallyLabelled, folds: int, generator: Generator, reviewed: Tensor
 ) -> Tensor:
     """The fold of each labelled row, like shares of every class; -1: none.
 
@@ -70,9 +70,7 @@ def draw_folds(
     """
     y = data.y[data.labelled_rows]
     fold = torch.full_like(y, -1)
-    drawn = torch.ones_like(y, dtype=torch.bool)
-    if reviewed is not None:
-        drawn = ~reviewed[data.labelled_rows]
+    drawn = ~reviewed[data.labelled_rows]
     for k in range(data.n_classes):
         own = ((y == k) & drawn).nonzero().squeeze(1)
         if int((y == k).sum()) > 1:

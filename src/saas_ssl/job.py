@@ -194,9 +194,7 @@ def _write_labels(
         "probabilities": all_probabilities(trust, data, problem.training.labelled_rows),
         "strangeness": trust.strangeness,
         "review_order": order,
-        "reviewed": torch.zeros(len(data.y), dtype=torch.bool)[data.rows]
-        if problem.reviewed is None
-        else problem.reviewed[data.rows],
+        "reviewed": problem.reviewed[data.rows],
     }
     save_tensors(directory / POSTERIOR_FILE, tensors)
 

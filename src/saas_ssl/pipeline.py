@@ -54,15 +54,13 @@ class Problem:
     alpha: float
     B: int
     B_l: int
+    reviewed: Tensor  # (N,) whether a row was labelled because it was doubtful
     place: Place = CPU
     ranks: Ranks = ALONE
-    reviewed: Tensor | None = None  # (N,) rows labelled because they were doubtful
 
     @property
     def fair(self) -> PartiallyLabelled:
         """All rows but those whose labels are no fair sample, because they were chosen."""
-        if self.reviewed is None:
-            return self.data
         return self.data.with_labels(torch.where(self.reviewed, SET_ASIDE, self.data.y))
 
     @property
@@ -164,9 +162,9 @@ def prepare(
         alpha,
         B,
         B_l,
+        torch.zeros(len(data.y), dtype=torch.bool) if reviewed is None else reviewed,
         place,
         ranks,
-        reviewed,
     )
     _try_smallest_batches(problem)
     return problem

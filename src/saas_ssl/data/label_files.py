@@ -82,4 +82,8 @@ def relabelled(source: Source, path: Path) -> Source:
 
 def rows_reviewed(ids: Sequence[str], given: Mapping[str, Given]) -> frozenset[int]:
     """The numbers of the rows whose labels a review gave."""
-    return frozenset(row for row, id_ in enumerate(ids) if id_ in given and given[id_].reviewed)
+    return frozenset(
+        row
+        for row, id_ in enumerate(ids)
+        if id_ in given and given[id_].reviewed and given[id_].label is not None
+    )
