@@ -50,7 +50,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     run, out = image_run(tmp_path), tmp_path / "corrected.csv"
     decide(run, {2: "cat"})
     out.write_text("mine")
-    assert "exists" in refusal(lambda: export_corrected(run, out))
+    assert "exists: choose another --export" in refusal(lambda: export_corrected(run, out))
     assert out.read_text() == "mine"
     export_corrected(run, out, overwrite=True)
     assert len(table(out)) == 11

@@ -15,17 +15,22 @@ MARKER = ".saas-export.json"
 
 
 def check_file(
-    out: Path, suffix: str, format_: str, overwrite: bool, protected: Collection[Path]
+    out: Path,
+    suffix: str,
+    format_: str,
+    overwrite: bool,
+    protected: Collection[Path],
+    option: str = "--out",
 ) -> None:
-    """Raise ValueError unless a file may be written there."""
+    """Raise ValueError unless a file may be written there, where an option has said."""
     if out.suffix.lower() != suffix:
         raise ValueError(f"{out} must end in {suffix} for {format_}")
     if out.is_dir():
         raise ValueError(f"{out} is a folder")
     if out.resolve() in protected:
-        raise ValueError(f"{out} is a file of the run itself, or its data: choose another --out")
+        raise ValueError(f"{out} is a file of the run itself, or its data: choose another {option}")
     if (out.exists() or out.is_symlink()) and not overwrite:
-        raise ValueError(f"{out} exists: choose another --out, or give --overwrite")
+        raise ValueError(f"{out} exists: choose another {option}, or give --overwrite")
 
 
 def check_folder(out: Path, overwrite: bool) -> None:

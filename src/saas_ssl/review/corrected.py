@@ -17,7 +17,8 @@ def export_corrected(run: Path, out: Path, overwrite: bool = False) -> str:
     The column `source` keeps apart what was given from what was reviewed, which is no fair sample.
     """
     check_finished(run, labels=True)
-    check_file(out, ".csv", "a file of labels", overwrite, protected_files(run, None))
+    protected = protected_files(run, None)
+    check_file(out, ".csv", "a file of labels", overwrite, protected, option="--export")
     labels = read_labels(run)
     decisions = read_review(run, [row["id"] for row in labels.rows], labels.classes).decisions
     before = tensor_of(run, "reviewed", len(labels.rows)).tolist()  # earlier runs' reviews
