@@ -239,7 +239,7 @@ def test_a_label_file_gives_any_data_their_labels(tmp_path: Path) -> None:
 
 
 def test_which_labels_a_review_gave_is_known(folder: Path) -> None:
-    text = "path,label,source\na.png,cat,given\nsub/c.png,dog,reviewed\none, two.png,cat,inferred\n"
+    text = "path,label,source\na.png,cat,given\nsub/c.png,dog,Reviewed\none, two.png,cat,inferred\n"
     path = _write(folder, text.replace("one, two.png", '"one, two.png"'))
     assert find(str(folder), path).reviewed == {3}
     assert read(folder, path).y.tolist() == [0, -1, 0, 1]

@@ -635,6 +635,7 @@ def test_lines_of_any_numbers_are_drawn_within_the_chart(values: list[float]) ->
         assert 0 <= y <= bottom
     ticks = [text.text for text in svg.iter("text") if text.attrib["class"] == "tick middle"]
     assert 1 <= len(ticks) <= 9
+    assert all(1 <= int(tick or 0) <= len(values) for tick in ticks)
 
 
 def test_bars_are_as_long_as_their_shares() -> None:

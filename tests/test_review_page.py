@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from browsing import hard_to_read
 from review_runs import (
@@ -153,6 +153,22 @@ def test_filters_and_reload(browser: Browser, server: Server) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "text"
+
+
+def test_an_answer_that_comes_late_is_none(browser: Browser, server: Server) -> None:
+    page = opened(browser, server.url)
+    held = list[Route]()
+    page.route("**/api/rows?*label=cat*", lambda route: held.append(route))
+    page.locator("#label").select_option("cat")
+    page.locator("#label").select_option("<b>owl</b>")
+    expect(page.locator("#place")).to_have_text("1 to 7 of 7")
+    with page.expect_response("**/api/rows?*label=cat*") as late:
+        held[0].continue_()
+    late.value.finished()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    expect(page.locator("#place")).to_have_text("1 to 7 of 7")
+    owls = page.locator(".guess strong").all_inner_texts()
+    assert owls == ["<b>owl</b>"] * 7
 
 
 def test_mouse_and_accept_all(browser: Browser, server: Server, run: Path) -> None:

@@ -338,6 +338,18 @@ def test_another_address_is_warned_of_and_needs_the_token(tmp_path: Path) -> Non
     assert (done.code, done.errors.count("\n")) == (1, 1)
 
 
+def test_the_address_is_told_even_quietly(tmp_path: Path) -> None:
+    run = image_run(tmp_path)
+    with served(run, "--quiet", "--host", "0.0.0.0") as server:  # noqa: S104
+        assert "0.0.0.0 can be reached by other machines" in server.told
+        assert server.ask("/api/run")[0] == 200
+        server.process.send_signal(signal.SIGINT)
+        done = ended(server.process)
+    assert done.out.startswith("From other machines: ")
+    assert done.out.count("\n") == 1  # and nothing else
+    assert done.errors == ""
+
+
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, server: Server) -> None:
     run = image_run(tmp_path)
     done = run_to_end("review", str(run), "--port", str(server.port), cwd=tmp_path)

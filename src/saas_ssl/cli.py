@@ -353,9 +353,13 @@ def review(
     host: Annotated[
         str, typer.Option(help="Another address lets other machines in, if they have the token.")
     ] = "127.0.0.1",
-    quiet: Quiet = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print nothing but errors, and the page's address.")
+    ] = False,
 ) -> None:
     """Check labels on a local page, those first that are most worth a look."""
+    if overwrite and export is None:
+        raise typer.BadParameter("it goes with --export", param_hint="--overwrite")
     if export is not None:
         from saas_ssl.review.corrected import export_corrected
 
@@ -363,7 +367,7 @@ def review(
         return
     from saas_ssl.review.serving import serve
 
-    serve(run, data, host, port, browser, _console(quiet))
+    serve(run, data, host, port, browser, _console(quiet=False), quiet)
 
 
 @app.command()

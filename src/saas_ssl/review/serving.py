@@ -28,9 +28,18 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # only if it is asked for
 
 
 def serve(
-    run: Path, data: str | None, host: str, port: int, browser: bool, console: Console
+    run: Path,
+    data: str | None,
+    host: str,
+    port: int,
+    browser: bool,
+    console: Console,
+    quiet: bool = False,
 ) -> None:
-    """Show the review page of a finished run; every decision is in RUN/review.jsonl at once."""
+    """Show the review page of a finished run; every decision is in RUN/review.jsonl at once.
+
+    Its address is always printed, for there is no other way to the page where no browser opens.
+    """
     check_finished(run, labels=True)
     labels = read_labels(run, data)
     ids = [row["id"] for row in labels.rows]
@@ -48,7 +57,8 @@ def serve(
         console.print(f"Review page: {url}")
         if everywhere:
             console.print(f"From other machines: {_address(socket.gethostname(), port, token)}")
-        console.print("Every decision is saved at once. Ctrl-C ends the page.")
+        if not quiet:
+            console.print("Every decision is saved at once. Ctrl-C ends the page.")
         if browser:
             Timer(0.5, webbrowser.open, [url]).start()
         config = uvicorn.Config(
@@ -65,7 +75,8 @@ def serve(
                 uvicorn.Server(config).run(sockets=[server])
         except KeyboardInterrupt:
             pass  # it is how a review ends
-        console.print(_last_words(run, log))
+        if not quiet:
+            console.print(_last_words(run, log))
 
 
 def _address(host: str, port: int, token: str) -> str:
