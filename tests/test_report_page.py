@@ -39,6 +39,11 @@ def test_it_is_readable_everywhere(
     assert page.locator("img").count() > 5
     assert page.evaluate(broken) == 0
     assert page.locator("svg[role=img]").count() == 4
+    cut = """[...document.querySelectorAll("svg text")].filter((text) => {
+      const [box, { width }] = [text.getBBox(), text.ownerSVGElement.viewBox.baseVal];
+      return box.x < 0 || box.x + box.width > width;
+    }).map((text) => text.textContent)"""
+    assert page.evaluate(cut) == []
 
 
 def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def bars(about: About, rows: Sequence[Bars]) -> str:
 
 def reliability_diagram(about: About, names: tuple[str, str], dots: Sequence[Dots]) -> str:
     """How often labels were right by how probable they were said to be; many rows, large dots."""
-    frame = _Frame(56, _WIDTH - 20, 30, 370, (0.0, 1.0), (0.0, 1.0))
+    frame = _Frame(56, _WIDTH - 26, 30, 370, (0.0, 1.0), (0.0, 1.0))
     ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
     svg = _svg(about, 422)
     _grid(svg, frame, ticks, "{:.0%}".format)
