@@ -89,7 +89,7 @@ def phase_one(
     Yields after each outer iteration and returns the final posterior: the initial one if M = 0.
     To continue after outer iteration m, give its `P_u` and the `changes` of iterations 0..m.
     """
-    x, K, u, l = data.x, data.n_classes, data.unlabelled_rows, data.labelled_rows  # noqa: E741
+    x, K, u, l = data.x, data.n_classes, data.unlabelled_rows, data.labelled_stream  # noqa: E741
     B_l, alpha = min(B, len(l)) if B_l is None else B_l, 0.5 / K if alpha is None else alpha
     check_phase_one(data, P_u, changes, T, B, B_l, alpha, patience, weights, update, gradient_at)
     check_numbers(eta_w=eta_w, eta_P=eta_P, beta=beta, momentum=momentum, langevin=langevin)
@@ -151,7 +151,7 @@ def phase_two(
     Without a posterior the labelled rows stand in for the unlabelled ones: the supervised baseline.
     To continue after epoch n, give the `scores` of epochs 0..n and the host the state of its `sgd`.
     """
-    x, K, l = data.x, data.n_classes, data.labelled_rows  # noqa: E741
+    x, K, l = data.x, data.n_classes, data.labelled_stream  # noqa: E741
     u, y_u = (l, data.y[l]) if P_u is None else (data.unlabelled_rows, hard_labels(P_u))  #       18
     B_l = min(B, len(l)) if B_l is None else B_l
     check_labels(data)

@@ -12,6 +12,7 @@ from saas_ssl.algorithm import Epoch, Outer, phase_one, phase_two
 from saas_ssl.augment import Preprocessing, View, augmented_view, fit_preprocessing, named_recipe
 from saas_ssl.batches import image_passes, steps_per_epoch
 from saas_ssl.checks import check_batch, check_labels, check_phase_one
+from saas_ssl.data.fair_shares import with_fair_shares
 from saas_ssl.data.partially_labelled import SET_ASIDE, PartiallyLabelled
 from saas_ssl.data.splits import split_validation
 from saas_ssl.descent import Descent
@@ -94,7 +95,7 @@ class Problem:
 
     def supervised_passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of the supervised baseline take through the network."""
-        rows = len(self.training.labelled_rows)
+        rows = len(self.training.labelled_stream)
         steps = steps_per_epoch(rows, self.supervised_B)
         return image_passes(rows, steps, self.B_l, epochs)
 
@@ -113,12 +114,15 @@ def prepare(
     Data without unlabelled rows are good for the supervised baseline alone. `network` is any
     factory; without one it is the network that the settings name. Ranks that share
     the rows must all call it, as they do everything that follows. `reviewed` (N,) are rows that
-    were labelled because they were doubtful: they say nothing of how the others fare.
+    were labelled because they were doubtful: they say nothing of how the others fare, nor of how
+    frequent their classes are.
     """
     training, validation = split_validation(
         data, settings.validation_share, generator_at(seed, "validation")
     )
-    training = _own_share(training, ranks)
+    if reviewed is None:
+        reviewed = torch.zeros(len(data.y), dtype=torch.bool)
+    training = with_fair_shares(_own_share(training, ranks), reviewed)
     B, K = settings.batch_size, data.n_classes
     B_l = settings.labelled_batch_size or min(B, len(training.labelled_rows))
     alpha = 0.5 / K if settings.min_probability is None else settings.min_probability
@@ -162,7 +166,7 @@ def prepare(
         alpha,
         B,
         B_l,
-        torch.zeros(len(data.y), dtype=torch.bool) if reviewed is None else reviewed,
+        reviewed,
         place,
         ranks,
     )
@@ -334,7 +338,7 @@ def initial_passes(problem: Problem) -> int:
 
 
 def _guess_epochs(problem: Problem) -> int:
-    steps = steps_per_epoch(len(problem.training.labelled_rows), problem.supervised_B)
+    steps = steps_per_epoch(len(problem.training.labelled_stream), problem.supervised_B)
     return max(_GUESS_EPOCHS, math.ceil(_GUESS_STEPS / steps))
 
 

@@ -24,6 +24,7 @@ class PartiallyLabelled:
     y: Tensor  # int64 (N,)
     classes: Sequence[str]  # K names
     ids: Sequence[str]  # N names of rows: a path, or the row's number
+    repeats: Tensor | None = None  # int64 (N,): how often a pass has a labelled row; none: once
 
     def __post_init__(self) -> None:
         if not isinstance(self.x, Tensor) or not isinstance(self.y, Tensor):
@@ -78,6 +79,12 @@ class PartiallyLabelled:
         return (self.y >= 0).nonzero().squeeze(1)
 
     @property
+    def labelled_stream(self) -> Tensor:
+        """The labelled rows as a pass over them has them: some may come more than once."""
+        rows = self.labelled_rows
+        return rows if self.repeats is None else rows.repeat_interleave(self.repeats[rows])
+
+    @property
     def unlabelled_rows(self) -> Tensor:
         """The rows without a label, in order: row i of P_u belongs to the i-th of them."""
         return (self.y == UNLABELLED).nonzero().squeeze(1)
@@ -89,13 +96,13 @@ class PartiallyLabelled:
 
     def take(self, rows: Tensor) -> "PartiallyLabelled":
         """The value that holds only these rows."""
-        return replace(
-            self, x=self.x[rows], y=self.y[rows], ids=[self.ids[row] for row in rows.tolist()]
+        return PartiallyLabelled(
+            self.x[rows], self.y[rows], self.classes, [self.ids[row] for row in rows.tolist()]
         )
 
     def with_labels(self, y: Tensor) -> "PartiallyLabelled":
-        """The same rows with other labels."""
-        return replace(self, y=y)
+        """The same rows with other labels, each of them once in a pass."""
+        return replace(self, y=y, repeats=None)
 
     def fingerprint(self) -> str:
         """SHA-256 of rows, labels, classes and ids: equal exactly when the data are."""
