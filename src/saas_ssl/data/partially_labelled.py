@@ -58,6 +58,12 @@ class PartiallyLabelled:
                 f"row {row} ({self.ids[row]}) has label {int(self.y[row])}, but labels must be "
                 f"0 to {len(self.classes) - 1}, or {UNLABELLED} for unlabelled"
             )
+        if self.repeats is not None and (
+            self.repeats.dtype != torch.int64
+            or self.repeats.shape != self.y.shape
+            or (self.repeats < 1).any()
+        ):
+            raise ValueError("repeats must hold one int64 number of at least 1 for each row")
         if self.x.is_floating_point():
             rows = torch.cat(
                 [block.flatten(1).isfinite().all(dim=1) for block in in_blocks(self.x)]
