@@ -151,7 +151,7 @@ def phase_two(
     Without a posterior the labelled rows stand in for the unlabelled ones: the supervised baseline.
     To continue after epoch n, give the `scores` of epochs 0..n and the host the state of its `sgd`.
     """
-    x, K, l = data.x, data.n_classes, data.labelled_stream  # noqa: E741
+    x, K, l = data.x, data.n_classes, data.labelled_rows  # noqa: E741
     u, y_u = (l, data.y[l]) if P_u is None else (data.unlabelled_rows, hard_labels(P_u))  #       18
     B_l = min(B, len(l)) if B_l is None else B_l
     check_labels(data)

@@ -13,7 +13,6 @@ from torch import Generator, Tensor
 
 from saas_ssl.algorithm import Outer
 from saas_ssl.batches import image_passes
-from saas_ssl.data.fair_shares import with_fair_shares
 from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.host import Host
 from saas_ssl.pipeline import AfterStep, Problem, as_trained, infer_posterior
@@ -139,7 +138,7 @@ def without(problem: Problem, rows: Tensor) -> Problem:
     """The same with these rows unlabelled."""
     y = problem.training.y.clone()
     y[rows] = UNLABELLED
-    training = with_fair_shares(problem.training.with_labels(y), problem.reviewed)
+    training = problem.training.with_labels(y)
     return replace(problem, training=training, B_l=min(problem.B_l, len(training.labelled_rows)))
 
 

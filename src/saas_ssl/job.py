@@ -281,7 +281,7 @@ def _train_baseline(problem: Problem, journal: Journal) -> nn.Module:
     network = problem.new_network(generator_at(problem.seed, "probe"))
     if not journal.is_past("supervised"):
         passes = problem.supervised_passes() * problem.ranks.sharing
-        steps = steps_per_epoch(len(problem.training.labelled_stream), problem.supervised_B)
+        steps = steps_per_epoch(len(problem.training.labelled_rows), problem.supervised_B)
         journal.begin("supervised", passes / steps)
         inside, scores = journal.taken_inside(), list(journal.facts["scores"])
         state = below("w.", inside or {})

@@ -95,7 +95,7 @@ class Problem:
 
     def supervised_passes(self, epochs: int = 1) -> int:
         """Images that so many epochs of the supervised baseline take through the network."""
-        rows = len(self.training.labelled_stream)
+        rows = len(self.training.labelled_rows)
         steps = steps_per_epoch(rows, self.supervised_B)
         return image_passes(rows, steps, self.B_l, epochs)
 
@@ -120,9 +120,7 @@ def prepare(
     training, validation = split_validation(
         data, settings.validation_share, generator_at(seed, "validation")
     )
-    if reviewed is None:
-        reviewed = torch.zeros(len(data.y), dtype=torch.bool)
-    training = with_fair_shares(_own_share(training, ranks), reviewed)
+    training = _own_share(training, ranks)
     B, K = settings.batch_size, data.n_classes
     B_l = settings.labelled_batch_size or min(B, len(training.labelled_rows))
     alpha = 0.5 / K if settings.min_probability is None else settings.min_probability
@@ -166,7 +164,7 @@ def prepare(
         alpha,
         B,
         B_l,
-        reviewed,
+        torch.zeros(len(data.y), dtype=torch.bool) if reviewed is None else reviewed,
         place,
         ranks,
     )
@@ -260,7 +258,7 @@ def infer_posterior(
     if P_u is None:
         P_u = initial_posterior(problem)
     return phase_one(
-        problem.training,
+        with_fair_shares(problem.training, problem.reviewed),
         new_network or as_trained(problem),
         _view(problem, settings.augmentation),
         seed=ranks.trajectory_seed(problem.seed),
@@ -338,7 +336,7 @@ def initial_passes(problem: Problem) -> int:
 
 
 def _guess_epochs(problem: Problem) -> int:
-    steps = steps_per_epoch(len(problem.training.labelled_stream), problem.supervised_B)
+    steps = steps_per_epoch(len(problem.training.labelled_rows), problem.supervised_B)
     return max(_GUESS_EPOCHS, math.ceil(_GUESS_STEPS / steps))
 
 

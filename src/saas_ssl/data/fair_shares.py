@@ -1,8 +1,10 @@
 """Classes keep their shares: t_k = c f_k, whatever rows a review has added to them.
 
-Rows that a person labels because they are doubtful are mostly of the classes that are confused. If
-a pass over the labelled rows had these classes more often, fresh networks would learn to prefer
-them, and phase one, which trusts what is learnt first, would give them the rows of rarer classes.
+Rows that a person labels because they are doubtful are mostly of classes that are confused, and lie
+where these meet. If a pass over the labelled rows had such a class more often than its neighbour,
+fresh networks would prefer it there, and phase one, which trusts what is learnt first, would give
+it the rows of the neighbour: on digits whole classes got lost (docs/log.md). In phase two all rows
+have a label, so that a few given ones do not make a class frequent.
 """
 
 from dataclasses import replace
@@ -14,7 +16,7 @@ from saas_ssl.data.partially_labelled import PartiallyLabelled
 
 
 def with_fair_shares(data: PartiallyLabelled, reviewed: Tensor) -> PartiallyLabelled:
-    """The same data, whose passes have each class as often as the labels that are a fair sample.
+    """The same data, whose phase one has each class as often as the labels that are a fair sample.
 
     `reviewed` (N,) are rows that are none. No row is left out, so others are repeated.
     """

@@ -24,7 +24,7 @@ class PartiallyLabelled:
     y: Tensor  # int64 (N,)
     classes: Sequence[str]  # K names
     ids: Sequence[str]  # N names of rows: a path, or the row's number
-    repeats: Tensor | None = None  # int64 (N,): how often a pass has a labelled row; none: once
+    repeats: Tensor | None = None  # int64 (N,): how often phase one has a labelled row; none: once
 
     def __post_init__(self) -> None:
         if not isinstance(self.x, Tensor) or not isinstance(self.y, Tensor):
@@ -86,7 +86,7 @@ class PartiallyLabelled:
 
     @property
     def labelled_stream(self) -> Tensor:
-        """The labelled rows as a pass over them has them: some may come more than once."""
+        """The labelled rows as a pass of phase one has them: some may come more than once."""
         rows = self.labelled_rows
         return rows if self.repeats is None else rows.repeat_interleave(self.repeats[rows])
 
@@ -107,7 +107,7 @@ class PartiallyLabelled:
         )
 
     def with_labels(self, y: Tensor) -> "PartiallyLabelled":
-        """The same rows with other labels, each of them once in a pass."""
+        """The same rows with other labels, each of them once."""
         return replace(self, y=y, repeats=None)
 
     def fingerprint(self) -> str:
