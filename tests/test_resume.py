@@ -280,6 +280,22 @@ def test_a_command_that_was_interrupted_hears_no_further_ctrl_c(
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
+def test_ctrl_c_just_before_it_is_ignored_changes_nothing(
+    saas: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, late = signal.signal, iter([True])
+
+    def set_late(number: int, handler: Any) -> Any:
+        if handler is signal.SIG_IGN and next(late, False):
+            signal.raise_signal(signal.SIGINT)
+        return plain(number, handler)
+
+    monkeypatch.setattr("signal.signal", set_late)
+    assert saas(tmp_path, "status", "run") == Ended(1, "", "saas: run is not a run directory\n")
+    assert next(late, False) is False  # it did come
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_a_checkpoint_that_was_cut_off_is_no_checkpoint(
     saas: Call, copy: Path, reference: dict[str, Any]
 ) -> None:

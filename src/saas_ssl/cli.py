@@ -611,7 +611,12 @@ def main() -> None:
         try:
             app()
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends, which takes a moment
+            while True:
+                try:
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends, which takes a moment
+                    break
+                except KeyboardInterrupt:
+                    pass  # one more Ctrl-C, before it was ignored
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of our output has had enough
