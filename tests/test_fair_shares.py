@@ -144,6 +144,20 @@ def test_phase_two_has_each_row_once() -> None:
     assert all(torch.equal(ours[name], same[name]) for name in ours)
 
 
+def test_a_batch_may_be_as_long_as_the_stream() -> None:
+    """Without B_l it is |B|, or the whole stream: more than there are different rows."""
+    data = replace(data_of(torch.tensor([0, 1, -1, -1, -1, -1]), 2), repeats=torch.full((6,), 3))
+    copied = data.take(torch.tensor([0, 0, 0, 1, 1, 1, 2, 3, 4, 5]))
+
+    def draw(generator: torch.Generator) -> torch.nn.Module:
+        return HiddenLayer(3, 4, 2, generator)
+
+    ours, theirs = (
+        last(phase_one(one, draw, identity_view, seed=1, T=2, M=1, B=4)) for one in (data, copied)
+    )
+    assert torch.equal(ours.P_u, theirs.P_u)
+
+
 @pytest.mark.slow
 def test_a_review_of_doubtful_rows_makes_the_other_labels_better() -> None:
     full, preset = read_digits(), named_preset("digits")

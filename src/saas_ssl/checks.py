@@ -28,7 +28,7 @@ def check_phase_one(
     check_labels(data)
     check_unlabelled(data)
     check_batch(B, N_u, "unlabelled")
-    check_batch(B_l, len(data.labelled_rows), "labelled")
+    check_batch(B_l, len(data.labelled_stream), "labelled")
     check_alpha(alpha, K)
     if T < 1:
         raise ValueError(f"inner_epochs (T) must be at least 1, not {T}")
