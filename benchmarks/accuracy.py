@@ -32,7 +32,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             out = Path(folder) / str(seed)
-            saas = [sys.executable, "-c", "import saas_ssl.cli; saas_ssl.cli.main()"]
+            saas = [
+                sys.executable,
+                "-m",
+                "saas_ssl",
+            ]
             options = ["--seed", str(seed), "--out", str(out), "--quiet"]
             subprocess.run([*saas, *arguments.command, *options], check=True)
             record = json.loads((out / "run.json").read_text())

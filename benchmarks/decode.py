@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from saas_ssl.data.reading import find, read_source
-from saas_ssl.decoding import enough_workers
+from saas_ssl.images.decoding import enough_workers
+from saas_ssl.sources.reading import find, read_source
 
 
 def write_images(folder: Path, n: int, side: int) -> None:

@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 
 from saas_ssl import generator_at, keep_labels, read
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.finished import read_labels, tensor_of, typed_rows
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.review.corrected import export_corrected
 from saas_ssl.review.log import ReviewLog
 from saas_ssl.review.table import ORDERS, Query, Table
+from saas_ssl.runs.finished import read_labels, tensor_of, typed_rows
 from trust import Row, results, saas_label, table, truth_of, write_npz
 
 RANDOM = "random"

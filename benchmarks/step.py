@@ -19,13 +19,14 @@ from PIL import Image, ImageEnhance
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from saas_ssl.algorithm import phase_one
-from saas_ssl.augment import augmented_view, fit_preprocessing, named_recipe
-from saas_ssl.data import PartiallyLabelled, keep_labels
-from saas_ssl.losses import cross_entropy, entropy, log_softmax
-from saas_ssl.networks import build, named_factory
-from saas_ssl.randomness import generator_at
-from saas_ssl.simplex import project
+from saas_ssl.algorithm.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.phases import phase_one
+from saas_ssl.algorithm.randomness import generator_at
+from saas_ssl.algorithm.simplex import project
+from saas_ssl.data.splits import keep_labels
+from saas_ssl.vision.augment import augmented_view, fit_preprocessing, named_recipe
+from saas_ssl.vision.networks import build, named_factory
 
 B, STEPS, K, WIDTH, SHAPE = 100, 8, 10, 32, (3, 32, 32)
 N_U, N_L = B * STEPS, 200

@@ -29,10 +29,10 @@ from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
 from saas_ssl import generator_at, keep_labels, prepare, read, train_supervised
-from saas_ssl.calibration import reliability
-from saas_ssl.data.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
-from saas_ssl.labelling import chosen_settings
-from saas_ssl.pipeline import predict
+from saas_ssl.algorithm.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
+from saas_ssl.labelling.request import chosen_settings
+from saas_ssl.training.pipeline import predict
+from saas_ssl.trust.calibration import reliability
 
 WRONG = 0.1  # share of given labels that are replaced
 KNOWN = 8  # classes, of ten
@@ -44,7 +44,13 @@ Row = dict[str, Any]
 def saas_label(folder: Path, data: str, seed: int, options: Sequence[str]) -> Path:
     """The run directory of `saas label`."""
     out = folder / f"run{seed}"
-    saas = [sys.executable, "-c", "import saas_ssl.cli; saas_ssl.cli.main()", "label", data]
+    saas = [
+        sys.executable,
+        "-m",
+        "saas_ssl",
+        "label",
+        data,
+    ]
     command = [*saas, "--seed", str(seed), "--out", str(out), "--quiet", *options]
     subprocess.run(command, check=True)
     return out

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from saas_ssl import build, error_rate, generator_at, hold_out, keep_labels, named_factory, read
-from saas_ssl.data.digits import read_digits, split_digits
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.presets import small
+from saas_ssl.sources.digits import read_digits, split_digits
 
 WIDTH = 8
 

@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-import saas_ssl.workers
-from saas_ssl.algorithm import Outer
-from saas_ssl.data import PartiallyLabelled
-from saas_ssl.descent import Descent
-from saas_ssl.networks import copied_state
-from saas_ssl.pipeline import (
+import saas_ssl.training.ranks
+from saas_ssl.algorithm.descent import Descent
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.phases import Outer
+from saas_ssl.algorithm.posterior import gaussian_posterior
+from saas_ssl.algorithm.randomness import generator_at
+from saas_ssl.runs.directory import save_tensors
+from saas_ssl.training.pipeline import (
     Problem,
     infer_posterior,
     initial_posterior,
@@ -25,11 +27,9 @@ from saas_ssl.pipeline import (
     train_classifier,
     train_supervised,
 )
-from saas_ssl.posterior import gaussian_posterior
-from saas_ssl.presets import Settings
-from saas_ssl.randomness import generator_at
-from saas_ssl.runs import save_tensors
-from saas_ssl.workers import LostWorkerError, Parallel, Ranks, ranks_of_torchrun
+from saas_ssl.training.presets import Settings
+from saas_ssl.training.ranks import LostWorkerError, Parallel, Ranks, ranks_of_torchrun
+from saas_ssl.vision.networks import copied_state
 from toy import HiddenLayer, blobs
 
 SEED = 7
@@ -187,7 +187,7 @@ def main(folder: Path) -> None:
 
 def wait_for_one_that_sleeps(rank: int, store: Path) -> None:
     """Rank 1 takes a step and then no more; rank 0 must not wait for ever, wherever it waits."""
-    saas_ssl.workers._STUCK = timedelta(seconds=3)
+    saas_ssl.training.ranks._STUCK = timedelta(seconds=3)
     ranks = Ranks(rank, 2, rank, "data", store)
 
     def after_step(_sgd: Descent) -> None:
@@ -199,7 +199,7 @@ def wait_for_one_that_sleeps(rank: int, store: Path) -> None:
         list(infer_posterior(problem, start(24), after_step=after_step))
     except RuntimeError as error:
         print(f"in a step: {error}", flush=True)
-    saas_ssl.workers._LEAST_PATIENCE = 0.2
+    saas_ssl.training.ranks._LEAST_PATIENCE = 0.2
     for own in (0.0, 0.4):
         ranks.last = time.monotonic() - own  # seconds that this process took itself
         try:

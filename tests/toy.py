@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from saas_ssl.data import UNLABELLED, PartiallyLabelled
-from saas_ssl.randomness import generator_at
+from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
+from saas_ssl.algorithm.randomness import generator_at
 
 Item = TypeVar("Item")
 

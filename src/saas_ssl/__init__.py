@@ -7,52 +7,57 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saas_ssl.algorithm import Epoch as Epoch
-    from saas_ssl.algorithm import Outer as Outer
-    from saas_ssl.algorithm import phase_one as phase_one
-    from saas_ssl.algorithm import phase_two as phase_two
-    from saas_ssl.augment import augmented_view as augmented_view
-    from saas_ssl.augment import fit_preprocessing as fit_preprocessing
-    from saas_ssl.augment import named_recipe as named_recipe
-    from saas_ssl.data import PartiallyLabelled as PartiallyLabelled
-    from saas_ssl.data import hold_out as hold_out
-    from saas_ssl.data import keep_labels as keep_labels
-    from saas_ssl.data import read as read
-    from saas_ssl.data import read_digits as read_digits
-    from saas_ssl.embedding import embed as embed
-    from saas_ssl.estimator import SaaSClassifier as SaaSClassifier
+    from saas_ssl.algorithm.partially_labelled import PartiallyLabelled as PartiallyLabelled
+    from saas_ssl.algorithm.phases import Epoch as Epoch
+    from saas_ssl.algorithm.phases import Outer as Outer
+    from saas_ssl.algorithm.phases import phase_one as phase_one
+    from saas_ssl.algorithm.phases import phase_two as phase_two
+    from saas_ssl.algorithm.randomness import generator_at as generator_at
+    from saas_ssl.algorithm.simplex import project as project
+    from saas_ssl.data.splits import hold_out as hold_out
+    from saas_ssl.data.splits import keep_labels as keep_labels
+    from saas_ssl.estimator.classifier import SaaSClassifier as SaaSClassifier
     from saas_ssl.exporting import export as export
     from saas_ssl.methods.fitting import fit as fit
-    from saas_ssl.model import Model as Model
-    from saas_ssl.model import load as load
-    from saas_ssl.networks import build as build
-    from saas_ssl.networks import named_factory as named_factory
-    from saas_ssl.pipeline import error_rate as error_rate
-    from saas_ssl.pipeline import infer_posterior as infer_posterior
-    from saas_ssl.pipeline import predict as predict
-    from saas_ssl.pipeline import prepare as prepare
-    from saas_ssl.pipeline import train_classifier as train_classifier
-    from saas_ssl.pipeline import train_supervised as train_supervised
-    from saas_ssl.presets import Settings as Settings
-    from saas_ssl.presets import automatic as automatic
-    from saas_ssl.presets import named_preset as named_preset
-    from saas_ssl.randomness import generator_at as generator_at
-    from saas_ssl.simplex import project as project
+    from saas_ssl.runs.model import Model as Model
+    from saas_ssl.runs.model import load as load
+    from saas_ssl.sources.digits import read_digits as read_digits
+    from saas_ssl.sources.reading import read as read
+    from saas_ssl.training.pipeline import error_rate as error_rate
+    from saas_ssl.training.pipeline import infer_posterior as infer_posterior
+    from saas_ssl.training.pipeline import predict as predict
+    from saas_ssl.training.pipeline import prepare as prepare
+    from saas_ssl.training.pipeline import train_classifier as train_classifier
+    from saas_ssl.training.pipeline import train_supervised as train_supervised
+    from saas_ssl.training.presets import Settings as Settings
+    from saas_ssl.training.presets import automatic as automatic
+    from saas_ssl.training.presets import named_preset as named_preset
+    from saas_ssl.vision.augment import augmented_view as augmented_view
+    from saas_ssl.vision.augment import fit_preprocessing as fit_preprocessing
+    from saas_ssl.vision.augment import named_recipe as named_recipe
+    from saas_ssl.vision.embedding import embed as embed
+    from saas_ssl.vision.networks import build as build
+    from saas_ssl.vision.networks import named_factory as named_factory
 
 _NAMES = {
-    "algorithm": "Epoch Outer phase_one phase_two",
-    "augment": "augmented_view fit_preprocessing named_recipe",
-    "data": "PartiallyLabelled hold_out keep_labels read read_digits",
-    "embedding": "embed",
-    "estimator": "SaaSClassifier",
+    "algorithm.partially_labelled": "PartiallyLabelled",
+    "algorithm.phases": "Epoch Outer phase_one phase_two",
+    "algorithm.randomness": "generator_at",
+    "algorithm.simplex": "project",
+    "data.splits": "hold_out keep_labels",
+    "estimator.classifier": "SaaSClassifier",
     "exporting": "export",
     "methods.fitting": "fit",
-    "model": "Model load",
-    "networks": "build named_factory",
-    "pipeline": "error_rate infer_posterior predict prepare train_classifier train_supervised",
-    "presets": "Settings automatic named_preset",
-    "randomness": "generator_at",
-    "simplex": "project",
+    "runs.model": "Model load",
+    "sources.digits": "read_digits",
+    "sources.reading": "read",
+    "training.pipeline": (
+        "error_rate infer_posterior predict prepare train_classifier train_supervised"
+    ),
+    "training.presets": "Settings automatic named_preset",
+    "vision.augment": "augmented_view fit_preprocessing named_recipe",
+    "vision.embedding": "embed",
+    "vision.networks": "build named_factory",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = list(_HOME)

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saas_ssl.blocks import in_blocks
-from saas_ssl.data.source import Source, class_names
+from saas_ssl.algorithm.blocks import in_blocks
+from saas_ssl.sources.source import Source, class_names
 
 _CHANNELS = (1, 3)
 

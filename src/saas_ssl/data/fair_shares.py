@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 
 
 def with_fair_shares(data: PartiallyLabelled, reviewed: Tensor) -> PartiallyLabelled:

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from saas_ssl.data.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
+from saas_ssl.algorithm.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
 
 FEWEST_LABELS_TO_VALIDATE = 20
 

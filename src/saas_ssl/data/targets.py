@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from saas_ssl.data.partially_labelled import UNLABELLED
+from saas_ssl.algorithm.partially_labelled import UNLABELLED
 
 _NUMPYS_MISTAKES = {"nan", str(UNLABELLED)}  # what it makes of NaN and -1 among texts
 

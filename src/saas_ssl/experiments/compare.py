@@ -12,10 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from saas_ssl.budget import seconds_of
-from saas_ssl.checkpoints import write_safely
-from saas_ssl.data.partially_labelled import UNLABELLED
-from saas_ssl.data.source import counted
+from saas_ssl.algorithm.partially_labelled import UNLABELLED
 from saas_ssl.experiments.cell import Conditions, cell_settings, run_cell
 from saas_ssl.experiments.folder import (
     Cell,
@@ -29,12 +26,15 @@ from saas_ssl.experiments.folder import (
     opened,
 )
 from saas_ssl.experiments.table import ERRORS, as_csv, as_markdown, table
-from saas_ssl.labelling import Prepared, found, read_all, setting, shared_rows
+from saas_ssl.labelling.request import Prepared, found, read_all, setting, shared_rows
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.fitting import as_told, check_method
-from saas_ssl.networks import named_factory
-from saas_ssl.progress import counting
-from saas_ssl.runs import hardware, package_versions, versions
+from saas_ssl.progress.display import counting
+from saas_ssl.runs.checkpoints import write_safely
+from saas_ssl.runs.directory import hardware, package_versions, versions
+from saas_ssl.sources.source import counted
+from saas_ssl.training.budget import seconds_of
+from saas_ssl.vision.networks import named_factory
 
 PLAN_FILE, RESULTS_FILE, CSV_FILE, TABLE_FILE, PLOT_FILE = (
     *("comparison.json", "results.json", "results.csv", "comparison.md"),

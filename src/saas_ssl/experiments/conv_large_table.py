@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from saas_ssl.experiments.baseline import arms, cost, draw_table, run, verdicts
 from saas_ssl.experiments.experiment import Experiment, Records
 from saas_ssl.experiments.protocol import Kind, Protocol, base
-from saas_ssl.presets import PRESETS
+from saas_ssl.training.presets import PRESETS
 
 PAPER = {
     "paper, CIFAR-10": {

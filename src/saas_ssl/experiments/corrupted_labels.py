@@ -19,6 +19,7 @@ from itertools import pairwise
 from matplotlib.figure import Figure
 from torch import Tensor, rand, randint, where
 
+from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.splits import keep_labels
 from saas_ssl.experiments.experiment import Experiment, Records
 from saas_ssl.experiments.plots import curves
@@ -26,7 +27,6 @@ from saas_ssl.experiments.protocol import Kind, Protocol, base
 from saas_ssl.experiments.speed import training_losses
 from saas_ssl.experiments.trial import Case, Cost, Record
 from saas_ssl.experiments.verdicts import Verdict, all_positive, effect
-from saas_ssl.randomness import generator_at
 
 SHARES = ("0", "0.25", "0.5", "0.75", "1")
 UNIT_OF_TIME = 10  # epochs

@@ -12,10 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
-from saas_ssl.checkpoints import write_safely
 from saas_ssl.experiments.worker import begin_worker
-from saas_ssl.progress import counting
-from saas_ssl.runs import locked
+from saas_ssl.progress.display import counting
+from saas_ssl.runs.checkpoints import write_safely
+from saas_ssl.runs.directory import locked
 
 CELLS, CACHE, _LOCK = "cells", ".saas-cache", "lock"
 

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from saas_ssl.presets import PRESETS, Settings
+from saas_ssl.training.presets import PRESETS, Settings
 
 Scale = Literal["smoke", "laptop", "paper"]
 Kind = Literal["smoke", "grey", "colour", "cifar10", "svhn"]

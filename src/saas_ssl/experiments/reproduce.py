@@ -15,13 +15,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
-from saas_ssl.budget import measure
-from saas_ssl.checkpoints import write_safely
-from saas_ssl.data.cache import Progress
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.data.reading import find, read_source
-from saas_ssl.data.source import counted
-from saas_ssl.devices import find_place
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.experiments import (
     conv_large_table,
     corrupted_labels,
@@ -52,9 +46,15 @@ from saas_ssl.experiments.protocol import Protocol, Scale, kind_of, part_of_test
 from saas_ssl.experiments.table import of_arms
 from saas_ssl.experiments.trial import Case, Cost
 from saas_ssl.experiments.verdicts import as_markdown
-from saas_ssl.labelling import read_test
-from saas_ssl.progress import counting, duration
-from saas_ssl.runs import hardware, package_versions, versions
+from saas_ssl.images.cache import Progress
+from saas_ssl.labelling.request import read_test
+from saas_ssl.progress.display import counting, duration
+from saas_ssl.runs.checkpoints import write_safely
+from saas_ssl.runs.directory import hardware, package_versions, versions
+from saas_ssl.sources.reading import find, read_source
+from saas_ssl.sources.source import counted
+from saas_ssl.training.budget import measure
+from saas_ssl.training.devices import find_place
 
 EXPERIMENTS: dict[str, Experiment] = {
     "corrupted-labels": corrupted_labels.EXPERIMENT,

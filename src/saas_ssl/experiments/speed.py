@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from saas_ssl.augment import fit_preprocessing
-from saas_ssl.batches import steps_per_epoch, whole_passes
-from saas_ssl.descent import Descent
-from saas_ssl.devices import Place
-from saas_ssl.losses import cross_entropy, log_softmax
-from saas_ssl.networks import build, named_factory
-from saas_ssl.presets import Settings
-from saas_ssl.randomness import generator_at, global_draws_from
+from saas_ssl.algorithm.batches import steps_per_epoch, whole_passes
+from saas_ssl.algorithm.descent import Descent
+from saas_ssl.algorithm.losses import cross_entropy, log_softmax
+from saas_ssl.algorithm.randomness import generator_at, global_draws_from
+from saas_ssl.training.devices import Place
+from saas_ssl.training.presets import Settings
+from saas_ssl.vision.augment import fit_preprocessing
+from saas_ssl.vision.networks import build, named_factory
 
 
 def training_losses(

@@ -8,17 +8,19 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from saas_ssl.algorithm import Epoch
-from saas_ssl.augment import Preprocessing
-from saas_ssl.blocks import below
-from saas_ssl.checkpoints import Checkpoints
-from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.blocks import below
+from saas_ssl.algorithm.descent import WEIGHTS
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.phases import Epoch
+from saas_ssl.algorithm.posterior import hard_labels
+from saas_ssl.algorithm.randomness import generator_at
+from saas_ssl.algorithm.schedules import least_epochs
 from saas_ssl.data.splits import keep_labels
-from saas_ssl.descent import WEIGHTS
-from saas_ssl.devices import Place
 from saas_ssl.experiments.protocol import Protocol
-from saas_ssl.networks import unwrapped
-from saas_ssl.pipeline import (
+from saas_ssl.progress.display import PARTS
+from saas_ssl.runs.checkpoints import Checkpoints
+from saas_ssl.training.devices import Place
+from saas_ssl.training.pipeline import (
     Problem,
     error_rate,
     infer_posterior,
@@ -28,10 +30,8 @@ from saas_ssl.pipeline import (
     train_classifier,
     train_supervised,
 )
-from saas_ssl.posterior import hard_labels
-from saas_ssl.progress import PARTS
-from saas_ssl.randomness import generator_at
-from saas_ssl.schedules import least_epochs
+from saas_ssl.vision.augment import Preprocessing
+from saas_ssl.vision.networks import unwrapped
 
 _MINUTE = 60.0
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from saas_ssl.algorithm.posterior import hard_labels
 from saas_ssl.experiments.experiment import Experiment, Records
 from saas_ssl.experiments.plots import columns
 from saas_ssl.experiments.protocol import Protocol, base
@@ -37,8 +38,7 @@ from saas_ssl.experiments.trial import (
     supervise,
 )
 from saas_ssl.experiments.verdicts import UNDECIDED, Answer, Effect, Verdict, by_seed, lower_by
-from saas_ssl.pipeline import Problem, predict
-from saas_ssl.posterior import hard_labels
+from saas_ssl.training.pipeline import Problem, predict
 
 SUPERVISED, TRIVIAL, STARTED, SAAS = "supervised", "trivial", "saas-from-trivial", "saas"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from saas_ssl.networks import NetworkFactory
+from saas_ssl.vision.networks import NetworkFactory
 
 
 @dataclass(frozen=True)

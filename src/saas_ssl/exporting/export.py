@@ -10,8 +10,8 @@ from saas_ssl.exporting.folders import write_imagefolder
 from saas_ssl.exporting.programs import write_onnx, write_torch
 from saas_ssl.exporting.tables import write_cleanlab, write_csv, write_parquet_table
 from saas_ssl.exporting.target import check_file, check_folder, new_file, new_folder
-from saas_ssl.finished import check_finished, protected_files
-from saas_ssl.networks import NetworkFactory
+from saas_ssl.runs.finished import check_finished, protected_files
+from saas_ssl.vision.networks import NetworkFactory
 
 
 class Format(NamedTuple):

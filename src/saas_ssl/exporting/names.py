@@ -4,8 +4,8 @@ import os
 import unicodedata
 from collections.abc import Sequence
 
-from saas_ssl.data.folders import UNLABELLED_FOLDERS
-from saas_ssl.data.source import same_text
+from saas_ssl.sources.folders import UNLABELLED_FOLDERS
+from saas_ssl.sources.source import same_text
 
 _FORBIDDEN = frozenset('/\\:*?"<>|')  # by some system
 _DEVICES = frozenset(

@@ -7,10 +7,10 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
-from saas_ssl.data.reading import pixel_chunks
-from saas_ssl.data.source import Source
-from saas_ssl.finished import Labels, source_of
-from saas_ssl.images import Encoded
+from saas_ssl.images.pixels import Encoded
+from saas_ssl.runs.finished import Labels, source_of
+from saas_ssl.sources.reading import pixel_chunks
+from saas_ssl.sources.source import Source
 
 _KINDS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")  # nothing else is tried, as in images.py
 

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from saas_ssl.exporting.asked import Asked
-from saas_ssl.model import Model, load
-from saas_ssl.networks import unwrapped
-from saas_ssl.pipeline import predict
+from saas_ssl.runs.model import Model, load
+from saas_ssl.training.pipeline import predict
+from saas_ssl.vision.networks import unwrapped
 
 TOLERANCE = 1e-4
 """How far a probability may be from that of the trained model."""

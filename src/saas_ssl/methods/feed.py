@@ -4,11 +4,11 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 
-from saas_ssl.augment import View, augmented_view, fit_preprocessing, named_recipe, strong
-from saas_ssl.batches import cycle
-from saas_ssl.checks import check_labels, check_unlabelled
-from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.batches import cycle
+from saas_ssl.algorithm.checks import check_labels, check_unlabelled
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.settings import Training
+from saas_ssl.vision.augment import View, augmented_view, fit_preprocessing, named_recipe, strong
 
 
 class Feed:

@@ -8,20 +8,20 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
+from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.arrays import as_labels, as_rows
-from saas_ssl.data.partially_labelled import UNLABELLED, PartiallyLabelled
-from saas_ssl.data.source import class_names
-from saas_ssl.devices import find_place
-from saas_ssl.images import Form
+from saas_ssl.images.pixels import Form
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.presets import PRESETS
 from saas_ssl.methods.saas import DECIDED_ELSEWHERE, Saas
 from saas_ssl.methods.settings import Budget
 from saas_ssl.methods.spending import Line
 from saas_ssl.methods.training import Trained
-from saas_ssl.model import Model
-from saas_ssl.networks import build, named_factory
-from saas_ssl.randomness import generator_at
+from saas_ssl.runs.model import Model
+from saas_ssl.sources.source import class_names
+from saas_ssl.training.devices import find_place
+from saas_ssl.vision.networks import build, named_factory
 
 
 def fit(

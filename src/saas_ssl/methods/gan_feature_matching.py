@@ -7,15 +7,15 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from saas_ssl.augment import Preprocessing
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.losses import cross_entropy, log_softmax
+from saas_ssl.algorithm.losses import cross_entropy, log_softmax
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.randomness import global_draws_from
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses, spend
 from saas_ssl.methods.training import Average, Steps, Trained, averaged
-from saas_ssl.networks import NewNetwork, build, draw_weights_
-from saas_ssl.randomness import global_draws_from
+from saas_ssl.vision.augment import Preprocessing
+from saas_ssl.vision.networks import NewNetwork, build, draw_weights_
 
 
 class GanFeatureMatching(Training):

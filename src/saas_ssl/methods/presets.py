@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from saas_ssl.data.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.settings import Budget
-from saas_ssl.presets import Settings, automatic, named_preset
+from saas_ssl.training.presets import Settings, automatic, named_preset
 
 _LAINE = {
     "optimiser": "adam",

@@ -11,23 +11,23 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 from torch.utils.flop_counter import FlopCounterMode
 
-from saas_ssl.augment import augmented_view, named_recipe
-from saas_ssl.batches import two_streams
-from saas_ssl.budget import Forecast, with_lengths
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.descent import Descent, add_noise_
-from saas_ssl.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.algorithm.batches import two_streams
+from saas_ssl.algorithm.descent import Descent, add_noise_
+from saas_ssl.algorithm.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.posterior import changed_share, hard_labels
+from saas_ssl.algorithm.randomness import generator_at, global_draws_from
+from saas_ssl.algorithm.schedules import SCHEDULES
+from saas_ssl.algorithm.simplex import project
 from saas_ssl.methods.saas import Saas, problem_of
 from saas_ssl.methods.settings import Budget
 from saas_ssl.methods.spending import Line, Losses, flops_of_pass, spend
 from saas_ssl.methods.training import Trained
 from saas_ssl.methods.vat import Adversary, smoothness
-from saas_ssl.networks import NewNetwork
-from saas_ssl.pipeline import Problem, initial_passes, initial_posterior
-from saas_ssl.posterior import changed_share, hard_labels
-from saas_ssl.randomness import generator_at, global_draws_from
-from saas_ssl.schedules import SCHEDULES
-from saas_ssl.simplex import project
+from saas_ssl.training.budget import Forecast, with_lengths
+from saas_ssl.training.pipeline import Problem, initial_passes, initial_posterior
+from saas_ssl.vision.augment import augmented_view, named_recipe
+from saas_ssl.vision.networks import NewNetwork
 
 
 class SaasVat(Saas, Adversary):

@@ -6,13 +6,13 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor, nn
 
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.losses import cross_entropy
+from saas_ssl.algorithm.losses import cross_entropy
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses
 from saas_ssl.methods.training import Trained, together, train
-from saas_ssl.networks import NewNetwork
+from saas_ssl.vision.networks import NewNetwork
 
 
 class StochasticTransformations(Training):

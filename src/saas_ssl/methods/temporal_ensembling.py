@@ -6,14 +6,14 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor, nn
 
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.losses import cross_entropy
+from saas_ssl.algorithm.losses import cross_entropy
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.schedules import ramp_up
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.pi_model import PiModel
 from saas_ssl.methods.spending import Losses
 from saas_ssl.methods.training import Trained, together, train
-from saas_ssl.networks import NewNetwork
-from saas_ssl.schedules import ramp_up
+from saas_ssl.vision.networks import NewNetwork
 
 
 class TemporalEnsembling(PiModel):

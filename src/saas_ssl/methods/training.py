@@ -9,15 +9,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from saas_ssl.augment import Preprocessing
-from saas_ssl.data.partially_labelled import PartiallyLabelled
-from saas_ssl.losses import log_softmax
-from saas_ssl.methods.feed import Feed
-from saas_ssl.methods.settings import Training
-from saas_ssl.methods.spending import Line, Losses, spend
-from saas_ssl.networks import NewNetwork
-from saas_ssl.randomness import global_draws_from
-from saas_ssl.schedules import (
+from saas_ssl.algorithm.losses import log_softmax
+from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
+from saas_ssl.algorithm.randomness import global_draws_from
+from saas_ssl.algorithm.schedules import (
     Schedule,
     constant,
     cosine,
@@ -26,6 +21,11 @@ from saas_ssl.schedules import (
     ramp_up,
     triangular,
 )
+from saas_ssl.methods.feed import Feed
+from saas_ssl.methods.settings import Training
+from saas_ssl.methods.spending import Line, Losses, spend
+from saas_ssl.vision.augment import Preprocessing
+from saas_ssl.vision.networks import NewNetwork
 
 SCHEDULES: dict[str, Schedule] = {
     "constant": constant,

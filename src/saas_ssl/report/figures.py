@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from saas_ssl.data.source import counted
 from saas_ssl.report.charts import (
     About,
     Bars,
@@ -19,6 +18,7 @@ from saas_ssl.report.charts import (
 from saas_ssl.report.choosing import evenly_spaced
 from saas_ssl.report.names import one_line, quoted
 from saas_ssl.report.reading import OuterIteration
+from saas_ssl.sources.source import counted
 
 _MOST_POINTS = 200
 _HARDLY = 0.005  # a change of the loss that is none

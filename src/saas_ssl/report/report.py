@@ -10,22 +10,22 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor
 
-from saas_ssl.checkpoints import write_safely
-from saas_ssl.data.source import counted
+from saas_ssl.progress.summary import findings
 from saas_ssl.report.choosing import MOST_CLASSES, Examples, examples, shown_classes
 from saas_ssl.report.confusion import expected_confusion, expected_wrong, largest_pairs
 from saas_ssl.report.figures import class_counts, convergence, learning_speed, reliability
 from saas_ssl.report.gallery import Thumbnail, Tile, tiles
 from saas_ssl.report.names import one_line, visible
 from saas_ssl.report.reading import columns, label_rows, outer_iterations, skipped_files
-from saas_ssl.runs import (
+from saas_ssl.runs.checkpoints import write_safely
+from saas_ssl.runs.directory import (
     LABELS_FILE,
     METRICS_FILE,
     POSTERIOR_FILE,
     REPORT_FILE,
     SKIPPED_FILE,
 )
-from saas_ssl.summary import findings
+from saas_ssl.sources.source import counted
 
 _MOST_SKIPPED = 100
 _NO_ROW = 0.05
@@ -81,7 +81,7 @@ def _content(
     outers = outer_iterations(directory / METRICS_FILE)
     skipped, n_skipped = skipped_files(directory / SKIPPED_FILE, _MOST_SKIPPED)
     return {
-        "styles": [_style("saas_ssl", "theme.css"), _style("saas_ssl.report", "style.css")],
+        "styles": [_style("saas_ssl.report", "theme.css"), _style("saas_ssl.report", "style.css")],
         "title": f"{counted(data['unlabelled'], 'row')} labelled",
         "headline": headline,
         "sentences": sentences,

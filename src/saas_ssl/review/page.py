@@ -180,7 +180,7 @@ def _picture(request: Request) -> Response:
 
 def _file(name: str) -> bytes:
     folder = files("saas_ssl")
-    place = folder / name if name == "theme.css" else folder / "review" / "static" / name
+    place = folder / "report" / name if name == "theme.css" else folder / "review" / "static" / name
     return place.read_bytes()
 
 
