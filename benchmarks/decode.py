@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from saas_ssl.images.decoding import enough_workers
-from saas_ssl.sources.reading import find, read_source
+from saas_ssl.sources.finding import find
+from saas_ssl.sources.reading import read_source
 
 
 def write_images(folder: Path, n: int, side: int) -> None:

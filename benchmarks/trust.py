@@ -30,8 +30,8 @@ from sklearn.metrics import roc_auc_score
 
 from saas_ssl import generator_at, keep_labels, prepare, read, train_supervised
 from saas_ssl.algorithm.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
-from saas_ssl.labelling.request import chosen_settings
-from saas_ssl.training.pipeline import predict
+from saas_ssl.training.choosing import chosen_settings
+from saas_ssl.training.outputs import predict
 from saas_ssl.trust.calibration import reliability
 
 WRONG = 0.1  # share of given labels that are replaced

@@ -13,23 +13,22 @@ from torch import Generator, Tensor, nn
 
 import saas_ssl.training.ranks
 from saas_ssl.algorithm.descent import Descent
+from saas_ssl.algorithm.network import copied_state
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.phases import Outer
 from saas_ssl.algorithm.posterior import gaussian_posterior
 from saas_ssl.algorithm.randomness import generator_at
-from saas_ssl.runs.directory import save_tensors
+from saas_ssl.runs.files import save_tensors
 from saas_ssl.training.pipeline import (
-    Problem,
     infer_posterior,
     initial_posterior,
-    prepare,
     supervised_epochs,
     train_classifier,
     train_supervised,
 )
 from saas_ssl.training.presets import Settings
+from saas_ssl.training.problem import Problem, prepare
 from saas_ssl.training.ranks import LostWorkerError, Parallel, Ranks, ranks_of_torchrun
-from saas_ssl.vision.networks import copied_state
 from toy import HiddenLayer, blobs
 
 SEED = 7

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from saas_ssl.report import Thumbnail, write_report
-from saas_ssl.runs.directory import save_tensors, write_skipped
-from saas_ssl.runs.labels import LabelRow, write_labels
+from saas_ssl.runs.files import save_tensors, write_skipped
+from saas_ssl.runs.labels import write_labels
 from saas_ssl.sources.source import Skipped
+from saas_ssl.trust.decisions import LabelRow
 from samples import encoded, picture
 
 HOSTILE = [

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 from processes import started
-from saas_ssl.runs.labels import LabelRow
+from saas_ssl.trust.decisions import LabelRow
 from samples import noise
 
 CLASSES = ("cat", "dog", "<b>owl</b>")

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from saas_ssl.runs.model import load as load
     from saas_ssl.sources.digits import read_digits as read_digits
     from saas_ssl.sources.reading import read as read
-    from saas_ssl.training.pipeline import error_rate as error_rate
+    from saas_ssl.training.outputs import error_rate as error_rate
+    from saas_ssl.training.outputs import predict as predict
     from saas_ssl.training.pipeline import infer_posterior as infer_posterior
-    from saas_ssl.training.pipeline import predict as predict
-    from saas_ssl.training.pipeline import prepare as prepare
     from saas_ssl.training.pipeline import train_classifier as train_classifier
     from saas_ssl.training.pipeline import train_supervised as train_supervised
     from saas_ssl.training.presets import Settings as Settings
     from saas_ssl.training.presets import automatic as automatic
     from saas_ssl.training.presets import named_preset as named_preset
+    from saas_ssl.training.problem import prepare as prepare
     from saas_ssl.vision.augment import augmented_view as augmented_view
-    from saas_ssl.vision.augment import fit_preprocessing as fit_preprocessing
     from saas_ssl.vision.augment import named_recipe as named_recipe
     from saas_ssl.vision.embedding import embed as embed
     from saas_ssl.vision.networks import build as build
     from saas_ssl.vision.networks import named_factory as named_factory
+    from saas_ssl.vision.preprocessing import fit_preprocessing as fit_preprocessing
 
 _NAMES = {
     "algorithm.partially_labelled": "PartiallyLabelled",

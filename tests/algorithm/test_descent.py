@@ -11,11 +11,12 @@ from torch import Generator, Tensor, nn
 
 from saas_ssl.algorithm.descent import Descent
 from saas_ssl.algorithm.host import ALONE, Host
+from saas_ssl.algorithm.network import copied_state
 from saas_ssl.algorithm.phases import Epoch, Outer, phase_one, phase_two
 from saas_ssl.algorithm.randomness import generator_at, global_draws_from
 from saas_ssl.algorithm.schedules import SCHEDULES, fixed_length
 from saas_ssl.runs.checkpoints import to_bytes
-from saas_ssl.vision.networks import copied_state, draw_weights_
+from saas_ssl.vision.networks import draw_weights_
 from toy import blobs
 
 STEPS, T, M, EPOCHS = 4, 2, 2, 3  # of an epoch, of an inner loop, and in all

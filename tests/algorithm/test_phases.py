@@ -13,11 +13,11 @@ from torch.nn.functional import one_hot
 import reference
 from saas_ssl.algorithm.batches import steps_per_epoch, two_streams
 from saas_ssl.algorithm.descent import add_noise_
+from saas_ssl.algorithm.network import redraw_
 from saas_ssl.algorithm.phases import Outer, phase_one, phase_two
 from saas_ssl.algorithm.posterior import gaussian_posterior, hard_labels
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.algorithm.schedules import constant, fixed_length, halving, triangular
-from saas_ssl.vision.networks import redraw_
 from toy import blobs, identity_view, last, small_network
 
 BASE: dict[str, Any] = {

@@ -13,7 +13,8 @@ from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.phases import phase_one
 from saas_ssl.data.fair_shares import with_fair_shares
 from saas_ssl.training.held_out import without
-from saas_ssl.training.pipeline import Problem, train_classifier
+from saas_ssl.training.pipeline import train_classifier
+from saas_ssl.training.problem import Problem
 from samples import refusal
 from toy import HiddenLayer, identity_view, last
 

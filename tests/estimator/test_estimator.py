@@ -29,13 +29,9 @@ from notebook import Array, Quick, clusters, pictures
 from saas_ssl import SaaSClassifier, Settings, named_preset
 from saas_ssl.algorithm.randomness import seed_at
 from saas_ssl.algorithm.simplex import project
-from saas_ssl.training.pipeline import (
-    infer_posterior,
-    initial_posterior,
-    predict,
-    prepare,
-    train_supervised,
-)
+from saas_ssl.training.outputs import predict
+from saas_ssl.training.pipeline import infer_posterior, initial_posterior, train_supervised
+from saas_ssl.training.problem import prepare
 from toy import last
 
 # --- what is learned -------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from torch import Generator, nn
 
 from notebook import Quick, clusters, pictures
 from saas_ssl import SaaSClassifier, load
-from saas_ssl.estimator.persistence import ESTIMATOR_FILE
+from saas_ssl.runs.files import ESTIMATOR_FILE
 
 
 def labels_of(kind: str, y: Any) -> Any:

@@ -18,6 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from processes import LIMIT, run_to_end, started, wait_until
+from saas_ssl.algorithm.network import copied_state
 from saas_ssl.commands.app import app
 from saas_ssl.experiments import trial
 from saas_ssl.experiments.corrupted_labels import corrupted
@@ -36,7 +37,6 @@ from saas_ssl.experiments.unlabelled_count import same_steps
 from saas_ssl.sources.digits import read_digits
 from saas_ssl.training.devices import CPU
 from saas_ssl.training.pipeline import supervised_epochs, train_supervised
-from saas_ssl.vision.networks import copied_state
 
 SMOKE = {"scale": "smoke", "data": "digits:train", "test": "digits:test", "device": "cpu"}
 

@@ -20,7 +20,7 @@ from saas_ssl import load
 from saas_ssl.commands.app import app
 from saas_ssl.exporting import FORMATS, export
 from saas_ssl.labelling.request import Request
-from saas_ssl.sources.reading import find
+from saas_ssl.sources.finding import find
 from samples import refusal
 from small_runs import label, write_features, write_run
 

@@ -29,11 +29,11 @@ from saas_ssl.exporting.programs import (
     largest_difference,
     trial_rows,
 )
-from saas_ssl.images.pixels import Form
+from saas_ssl.images.form import Form
 from saas_ssl.runs.model import Model
-from saas_ssl.training.pipeline import predict
-from saas_ssl.vision.augment import Preprocessing, fit_preprocessing
+from saas_ssl.training.outputs import predict
 from saas_ssl.vision.networks import build, named_factory
+from saas_ssl.vision.preprocessing import Preprocessing, fit_preprocessing
 from samples import refusal
 
 CLASSES = ["ant", "bee", 'c"ow', "dög"]

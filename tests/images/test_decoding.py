@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from saas_ssl.images.decoding import CHUNK, decoded, enough_workers
-from saas_ssl.images.pixels import Encoded, Form
+from saas_ssl.images.form import Form
+from saas_ssl.images.pixels import Encoded
 from samples import encoded, noise, picture, plain, write, write_plain
 
 FORM = Form(8, 8, 1)

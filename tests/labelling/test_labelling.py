@@ -9,8 +9,9 @@ from rich.console import Console
 
 from photos import write_photos
 from saas_ssl.labelling.predicting import predict_into
-from saas_ssl.labelling.request import Request, setting
+from saas_ssl.labelling.request import Request
 from saas_ssl.labelling.task import ask
+from saas_ssl.training.choosing import setting
 from saas_ssl.trust.judging import Scrutiny
 from small_runs import label, write_features
 

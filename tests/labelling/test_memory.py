@@ -17,8 +17,9 @@ from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.splits import keep_labels
 from saas_ssl.runs.checkpoints import Checkpoints
 from saas_ssl.sources.digits import read_digits
-from saas_ssl.training.pipeline import infer_posterior, prepare
+from saas_ssl.training.pipeline import infer_posterior
 from saas_ssl.training.presets import Settings
+from saas_ssl.training.problem import prepare
 
 EARLY, LATE, TOLERANCE = 5, 50, 0.05  # outer iterations, and a share of the memory
 

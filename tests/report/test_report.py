@@ -19,9 +19,9 @@ from saas_ssl.report.confusion import expected_confusion, expected_wrong, larges
 from saas_ssl.report.gallery import LARGEST_PICTURE
 from saas_ssl.report.names import one_line, visible, width
 from saas_ssl.report.reading import Columns
-from saas_ssl.runs.directory import save_tensors
-from saas_ssl.runs.labels import LabelRow
+from saas_ssl.runs.files import save_tensors
 from saas_ssl.sources.source import Skipped
+from saas_ssl.trust.decisions import LabelRow
 
 SECTIONS = [
     *("summary", "speed", "convergence", "reliability", "classes", "confusion"),

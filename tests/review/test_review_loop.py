@@ -15,7 +15,8 @@ from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.review.corrected import export_corrected
 from saas_ssl.review.log import ReviewLog
 from saas_ssl.training.held_out import draw_folds, infer_with_held_out
-from saas_ssl.training.pipeline import initial_posterior, prepare
+from saas_ssl.training.pipeline import initial_posterior
+from saas_ssl.training.problem import prepare
 from samples import refusal
 from small_problems import FEATURES, features
 

@@ -16,7 +16,7 @@ from PIL import Image
 from processes import ended, run_to_end
 from review_runs import Server, actions, feature_run, image_run, served, write_run
 from saas_ssl.review.guard import LARGEST_BODY, is_our_host
-from saas_ssl.runs.labels import LabelRow
+from saas_ssl.trust.decisions import LabelRow
 from samples import encoded, picture, turned, write
 
 PATHS = ["/", "/static/review.js", "/api/run", "/api/rows", "/api/changes", "/image/thumb/3"]

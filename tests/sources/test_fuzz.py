@@ -13,8 +13,10 @@ from PIL import Image
 from pyarrow import parquet
 from scipy.io import savemat
 
-from saas_ssl.images.pixels import Form, decode_chunk, look
-from saas_ssl.sources.reading import find, read_source
+from saas_ssl.images.form import Form
+from saas_ssl.images.pixels import decode_chunk, look
+from saas_ssl.sources.finding import find
+from saas_ssl.sources.reading import read_source
 from saas_ssl.sources.source import Source
 from samples import (
     cifar_files,

@@ -5,7 +5,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from saas_ssl.sources.reading import find, read
+from saas_ssl.sources.finding import find
+from saas_ssl.sources.reading import read
 from samples import encoded, plain, refusal, write, write_plain
 
 Spelling = Literal["NFC", "NFD"]

@@ -24,10 +24,13 @@ from torch import Tensor
 from saas_ssl.algorithm.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.splits import hold_out, keep_labels, split_validation
-from saas_ssl.images.pixels import Encoded, as_picture, only_bombs_noticed
+from saas_ssl.images.decoding import in_chunks
+from saas_ssl.images.pictures import as_picture
+from saas_ssl.images.pixels import Encoded, only_bombs_noticed
 from saas_ssl.sources.digits import read_digits
-from saas_ssl.sources.reading import find, read, read_source
-from saas_ssl.sources.source import Skipped, Source, in_chunks
+from saas_ssl.sources.finding import find
+from saas_ssl.sources.reading import read, read_source
+from saas_ssl.sources.source import Skipped, Source
 from samples import (
     cifar_binary,
     cifar_files,

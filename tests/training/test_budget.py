@@ -11,20 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saas_ssl.training.budget import (
-    Deadline,
-    Forecast,
-    Speed,
-    fit,
-    in_words,
-    measure,
-    planned_passes,
-    seconds_of,
-)
+from saas_ssl.training.budget import Deadline, fit
 from saas_ssl.training.budget import fitted as fitted
-from saas_ssl.training.pipeline import Problem, prepare
+from saas_ssl.training.forecast import Forecast, Speed, in_words, measure, planned_passes
 from saas_ssl.training.presets import PRESETS, Settings
+from saas_ssl.training.problem import Problem, prepare
 from saas_ssl.training.ranks import ALONE
+from saas_ssl.training.times import seconds_of
 from small_problems import FEATURES, features, with_
 
 SAAS = str(Path(sys.executable).with_name("saas"))

@@ -11,14 +11,17 @@ from torch import Tensor, nn
 
 from saas_ssl.algorithm.descent import Descent
 from saas_ssl.algorithm.host import Host
+from saas_ssl.algorithm.network import copied_state, unwrapped
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.phases import phase_one
 from saas_ssl.algorithm.posterior import uniform_posterior
 from saas_ssl.algorithm.randomness import generator_at
-from saas_ssl.training.devices import CPU, Place, find_place
-from saas_ssl.training.pipeline import infer_posterior, prepare, train_classifier
-from saas_ssl.vision.augment import augmented_view, fit_preprocessing, named_recipe
-from saas_ssl.vision.networks import Autocast, build, copied_state, named_factory, unwrapped
+from saas_ssl.training.devices import CPU, Autocast, Place, find_place
+from saas_ssl.training.pipeline import infer_posterior, train_classifier
+from saas_ssl.training.problem import prepare
+from saas_ssl.vision.augment import augmented_view, named_recipe
+from saas_ssl.vision.networks import build, named_factory
+from saas_ssl.vision.preprocessing import fit_preprocessing
 from small_problems import FEATURES, features, with_
 from toy import last
 

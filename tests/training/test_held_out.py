@@ -11,7 +11,8 @@ from torch import Generator, Tensor, nn
 from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.training.held_out import Evidence, Scored, draw_folds, infer_with_held_out, without
-from saas_ssl.training.pipeline import Problem, infer_posterior, initial_posterior, prepare
+from saas_ssl.training.pipeline import infer_posterior, initial_posterior
+from saas_ssl.training.problem import Problem, prepare
 from small_problems import features, with_
 from toy import HiddenLayer
 

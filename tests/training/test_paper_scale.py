@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from processes import LIMIT, started
+from saas_ssl.algorithm.network import copied_state
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.splits import keep_labels
-from saas_ssl.training.pipeline import infer_posterior, prepare, train_classifier, train_supervised
+from saas_ssl.training.pipeline import infer_posterior, train_classifier, train_supervised
 from saas_ssl.training.presets import PRESETS, named_preset
-from saas_ssl.vision.networks import copied_state
+from saas_ssl.training.problem import prepare
 from samples import cifar_files, write
 
 PAPER = [name for name in PRESETS if name.startswith("paper-") or name == "authors-code"]

@@ -12,18 +12,17 @@ from saas_ssl.algorithm.posterior import hard_labels
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.splits import hold_out, keep_labels
 from saas_ssl.sources.digits import read_digits
+from saas_ssl.training.outputs import error_rate, predict
 from saas_ssl.training.pipeline import (
-    error_rate,
     infer_posterior,
     initial_passes,
     initial_posterior,
-    predict,
-    prepare,
     supervised_epochs,
     train_classifier,
     train_supervised,
 )
 from saas_ssl.training.presets import PRESETS, Settings, named_preset
+from saas_ssl.training.problem import prepare
 from small_problems import FEATURES, features, with_
 from toy import blobs, last
 
@@ -189,8 +188,9 @@ def test_double_precision_features_work() -> None:
 
 
 def test_one_compiled_network_can_serve_every_outer_iteration() -> None:
+    from saas_ssl.algorithm.network import redraw_
     from saas_ssl.algorithm.phases import phase_one
-    from saas_ssl.vision.networks import build, named_factory, redraw_
+    from saas_ssl.vision.networks import build, named_factory
 
     data, problem = features(), prepare(features(), FEATURES, seed=0)
     kept: Any = torch.compile(problem.new_network(generator_at(0)), backend="eager")

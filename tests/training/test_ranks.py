@@ -37,9 +37,10 @@ from saas_ssl.algorithm.posterior import hard_labels
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.algorithm.schedules import fixed_length, triangular
 from saas_ssl.algorithm.simplex import project
-from saas_ssl.training.pipeline import infer_posterior, initial_posterior, prepare
+from saas_ssl.training.pipeline import infer_posterior, initial_posterior
+from saas_ssl.training.problem import prepare
 from saas_ssl.training.ranks import ALONE, Ranks
-from saas_ssl.vision.augment import Preprocessing
+from saas_ssl.vision.preprocessing import Preprocessing
 
 SCRIPT = Path(__file__).parents[1] / "parallel_worker.py"
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))

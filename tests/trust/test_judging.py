@@ -14,18 +14,12 @@ from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.splits import keep_labels
 from saas_ssl.sources.digits import read_digits
 from saas_ssl.training.held_out import Evidence, infer_with_held_out
-from saas_ssl.training.pipeline import initial_posterior, prepare
+from saas_ssl.training.pipeline import initial_posterior
 from saas_ssl.training.presets import named_preset
+from saas_ssl.training.problem import prepare
 from saas_ssl.trust.calibration import calibration_error
-from saas_ssl.trust.judging import (
-    Scrutiny,
-    Trust,
-    all_probabilities,
-    class_shift,
-    in_numbers,
-    judge,
-    measured,
-)
+from saas_ssl.trust.expectation import class_shift, in_numbers, measured
+from saas_ssl.trust.judging import Scrutiny, Trust, all_probabilities, judge
 
 K = 4
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saas_ssl.training.pipeline import last_features, predict, prepare
+from saas_ssl.training.outputs import last_features, predict
+from saas_ssl.training.problem import prepare
 from saas_ssl.trust import ranking
 from saas_ssl.trust.ranking import candidates, review_order
 from saas_ssl.vision.networks import NETWORKS

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from saas_ssl import SaaSClassifier, embed
-from saas_ssl.images.pixels import LARGEST_SIDE
+from saas_ssl.images.form import LARGEST_SIDE
 
 
 class Remembering(nn.Module):

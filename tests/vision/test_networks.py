@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Generator, nn
 
+from saas_ssl.algorithm.network import redraw_
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.vision.networks import (
     NETWORKS,
@@ -12,7 +13,6 @@ from saas_ssl.vision.networks import (
     conv_large,
     mlp,
     named_factory,
-    redraw_,
     resnet18,
     small_conv,
 )

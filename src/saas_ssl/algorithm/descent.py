@@ -7,8 +7,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from saas_ssl.algorithm.blocks import below
+from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.algorithm.randomness import global_state, set_global_state
-from saas_ssl.vision.networks import unwrapped
 
 WEIGHTS, _MOMENTUM, _DRAWS, _LAYERS = "w.", "momentum.", "draws.", "layers."  # in a state
 

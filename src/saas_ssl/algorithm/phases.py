@@ -25,13 +25,12 @@ from saas_ssl.algorithm.checks import (
 from saas_ssl.algorithm.descent import Descent, add_noise_
 from saas_ssl.algorithm.host import ALONE, Host
 from saas_ssl.algorithm.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.algorithm.network import NewNetwork, View, copied_state
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.posterior import gaussian_posterior, hard_labels, is_stable, outer_means
 from saas_ssl.algorithm.randomness import generator_at, global_draws_from
 from saas_ssl.algorithm.schedules import Rate, Schedule, constant
 from saas_ssl.algorithm.simplex import project
-from saas_ssl.vision.augment import View
-from saas_ssl.vision.networks import NewNetwork, copied_state
 
 
 @dataclass(frozen=True)

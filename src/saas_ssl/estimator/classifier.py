@@ -22,18 +22,20 @@ from torch import Tensor
 
 from saas_ssl.algorithm.partially_labelled import SET_ASIDE, UNLABELLED, PartiallyLabelled
 from saas_ssl.data.arrays import as_pixels, as_tensor, channels_first, pixel_range
-from saas_ssl.data.targets import as_targets, encoded, known_labels
 from saas_ssl.estimator.persistence import Record, read_estimator, write_estimator
-from saas_ssl.images.pixels import Form
-from saas_ssl.labelling.request import checked, chosen_settings
-from saas_ssl.progress.summary import is_clearly_worse
+from saas_ssl.estimator.targets import as_targets, encoded, known_labels
+from saas_ssl.images.form import Form
 from saas_ssl.runs.model import Model
-from saas_ssl.training.budget import Deadline, Forecast, measure, seconds_of, with_lengths
+from saas_ssl.training.budget import Deadline, with_lengths
+from saas_ssl.training.choosing import checked, chosen_settings
 from saas_ssl.training.devices import find_place, one_thread
+from saas_ssl.training.forecast import Forecast, measure
 from saas_ssl.training.learning import Helpers, Learned, infers, learn
-from saas_ssl.training.pipeline import Problem, predict, prepare
+from saas_ssl.training.outputs import is_clearly_worse, predict
 from saas_ssl.training.presets import Settings
+from saas_ssl.training.problem import Problem, prepare
 from saas_ssl.training.ranks import ALONE
+from saas_ssl.training.times import seconds_of
 from saas_ssl.vision.networks import NetworkFactory
 
 Array = NDArray[Any]

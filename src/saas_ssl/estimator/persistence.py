@@ -13,18 +13,18 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from saas_ssl.runs.checkpoints import write_safely
-from saas_ssl.runs.directory import (
+from saas_ssl.runs.directory import new_folder_beside
+from saas_ssl.runs.files import (
+    ESTIMATOR_FILE,
     MODEL_FILE,
     POSTERIOR_FILE,
     WEIGHTS_FILE,
-    new_folder_beside,
     save_tensors,
 )
 from saas_ssl.runs.model import Model, load, save
 from saas_ssl.training.presets import Settings
 from saas_ssl.vision.networks import NetworkFactory
 
-ESTIMATOR_FILE = "estimator.json"
 _FILES = frozenset({ESTIMATOR_FILE, MODEL_FILE, WEIGHTS_FILE, POSTERIOR_FILE})
 _KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}
 

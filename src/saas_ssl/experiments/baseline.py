@@ -18,7 +18,7 @@ from saas_ssl.experiments.trial import (
     run_supervised,
 )
 from saas_ssl.experiments.verdicts import Verdict, all_positive, by_seed, lower_by
-from saas_ssl.training.pipeline import Problem
+from saas_ssl.training.problem import Problem
 
 SUPERVISED, SAAS = "supervised", "saas"
 

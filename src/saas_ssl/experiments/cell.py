@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from saas_ssl.labelling.request import Prepared, Request, found, read_all
 from saas_ssl.methods.fitting import as_told, default_network, run, settings_of
 from saas_ssl.methods.settings import Budget
-from saas_ssl.training.pipeline import error_rate
+from saas_ssl.training.outputs import error_rate
 
 
 class Conditions(BaseModel):

@@ -26,14 +26,15 @@ from saas_ssl.experiments.folder import (
     opened,
 )
 from saas_ssl.experiments.table import ERRORS, as_csv, as_markdown, table
-from saas_ssl.labelling.request import Prepared, found, read_all, setting, shared_rows
+from saas_ssl.labelling.request import Prepared, found, read_all, shared_rows
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.fitting import as_told, check_method
 from saas_ssl.progress.display import counting
 from saas_ssl.runs.checkpoints import write_safely
-from saas_ssl.runs.directory import hardware, package_versions, versions
-from saas_ssl.sources.source import counted
-from saas_ssl.training.budget import seconds_of
+from saas_ssl.runs.record import hardware, package_versions, versions
+from saas_ssl.sources.wording import counted
+from saas_ssl.training.choosing import setting
+from saas_ssl.training.times import seconds_of
 from saas_ssl.vision.networks import named_factory
 
 PLAN_FILE, RESULTS_FILE, CSV_FILE, TABLE_FILE, PLOT_FILE = (

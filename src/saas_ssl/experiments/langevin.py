@@ -24,7 +24,7 @@ from saas_ssl.experiments.outer import draw_accuracy, error_of, run_phase_one
 from saas_ssl.experiments.protocol import Kind, Protocol, many_outer
 from saas_ssl.experiments.trial import Case, Cost, Record, cost_of_phase_one
 from saas_ssl.experiments.verdicts import Effect, Verdict, all_positive, effect, lower_by
-from saas_ssl.training.pipeline import Problem
+from saas_ssl.training.problem import Problem
 
 TEMPERATURE = 1e-5
 B_25, B_100, NOISE = "B-25", "B-100", "B-100-noise"

@@ -23,7 +23,7 @@ from saas_ssl.experiments.plots import columns
 from saas_ssl.experiments.protocol import Protocol, base
 from saas_ssl.experiments.trial import Case, Cost, Record
 from saas_ssl.experiments.verdicts import Effect, Verdict, all_positive, by_seed, lower_by
-from saas_ssl.training.pipeline import Problem
+from saas_ssl.training.problem import Problem
 
 WITH, WITHOUT = "augmented", "plain"
 ARMS = tuple(f"{arm}-{how}" for arm in (SUPERVISED, SAAS) for how in (WITH, WITHOUT))

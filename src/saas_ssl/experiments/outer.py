@@ -9,7 +9,7 @@ from saas_ssl.experiments.experiment import Records
 from saas_ssl.experiments.plots import curves
 from saas_ssl.experiments.trial import Case, Record, infer
 from saas_ssl.experiments.verdicts import by_seed
-from saas_ssl.training.pipeline import Problem
+from saas_ssl.training.problem import Problem
 
 FIRST_EPOCH = 5  # of the paper's plots
 

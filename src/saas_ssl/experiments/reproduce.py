@@ -48,13 +48,15 @@ from saas_ssl.experiments.trial import Case, Cost
 from saas_ssl.experiments.verdicts import as_markdown
 from saas_ssl.images.cache import Progress
 from saas_ssl.labelling.request import read_test
-from saas_ssl.progress.display import counting, duration
+from saas_ssl.progress.display import counting
 from saas_ssl.runs.checkpoints import write_safely
-from saas_ssl.runs.directory import hardware, package_versions, versions
-from saas_ssl.sources.reading import find, read_source
-from saas_ssl.sources.source import counted
-from saas_ssl.training.budget import measure
+from saas_ssl.runs.record import hardware, package_versions, versions
+from saas_ssl.sources.finding import find
+from saas_ssl.sources.reading import read_source
+from saas_ssl.sources.wording import counted
 from saas_ssl.training.devices import find_place
+from saas_ssl.training.forecast import measure
+from saas_ssl.training.times import duration
 
 EXPERIMENTS: dict[str, Experiment] = {
     "corrupted-labels": corrupted_labels.EXPERIMENT,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saas_ssl.algorithm.blocks import below
 from saas_ssl.algorithm.descent import WEIGHTS
+from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.phases import Epoch
 from saas_ssl.algorithm.posterior import hard_labels
@@ -20,18 +21,16 @@ from saas_ssl.experiments.protocol import Protocol
 from saas_ssl.progress.display import PARTS
 from saas_ssl.runs.checkpoints import Checkpoints
 from saas_ssl.training.devices import Place
+from saas_ssl.training.outputs import error_rate
 from saas_ssl.training.pipeline import (
-    Problem,
-    error_rate,
     infer_posterior,
     initial_posterior,
-    prepare,
     supervised_epochs,
     train_classifier,
     train_supervised,
 )
-from saas_ssl.vision.augment import Preprocessing
-from saas_ssl.vision.networks import unwrapped
+from saas_ssl.training.problem import Problem, prepare
+from saas_ssl.vision.preprocessing import Preprocessing
 
 _MINUTE = 60.0
 

@@ -38,7 +38,8 @@ from saas_ssl.experiments.trial import (
     supervise,
 )
 from saas_ssl.experiments.verdicts import UNDECIDED, Answer, Effect, Verdict, by_seed, lower_by
-from saas_ssl.training.pipeline import Problem, predict
+from saas_ssl.training.outputs import predict
+from saas_ssl.training.problem import Problem
 
 SUPERVISED, TRIVIAL, STARTED, SAAS = "supervised", "trivial", "saas-from-trivial", "saas"
 

@@ -28,7 +28,7 @@ from saas_ssl.experiments.plots import curves
 from saas_ssl.experiments.protocol import Kind, Protocol, base
 from saas_ssl.experiments.trial import Case, Cost, Record
 from saas_ssl.experiments.verdicts import Verdict, all_positive, effect
-from saas_ssl.training.pipeline import Problem
+from saas_ssl.training.problem import Problem
 
 _COUNTS: dict[Kind, tuple[int, ...]] = {
     "smoke": (100, 200, 400),

@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 from saas_ssl.exporting.asked import Asked
 from saas_ssl.exporting.pictures import Picture, find_pictures, kind_of
 from saas_ssl.runs.finished import Labels, read_labels
-from saas_ssl.sources.source import counted
+from saas_ssl.sources.wording import counted
 
 LOCAL_FILES = "/data/local-files/?d="
 """Before the path of an image from LOCAL_FILES_DOCUMENT_ROOT, by Label Studio's convention."""

@@ -9,7 +9,7 @@ from saas_ssl.exporting.asked import Asked
 from saas_ssl.exporting.names import class_folders, free_name_in, safe_name
 from saas_ssl.exporting.pictures import Picture, find_pictures, kind_of
 from saas_ssl.runs.finished import read_labels
-from saas_ssl.sources.source import counted
+from saas_ssl.sources.wording import counted
 
 
 def write_imagefolder(asked: Asked, folder: Path) -> str:

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.exporting.asked import Asked
 from saas_ssl.runs.model import Model, load
-from saas_ssl.training.pipeline import predict
-from saas_ssl.vision.networks import unwrapped
+from saas_ssl.training.outputs import predict
 
 TOLERANCE = 1e-4
 """How far a probability may be from that of the trained model."""

@@ -9,10 +9,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from saas_ssl.exporting.asked import Asked
-from saas_ssl.labelling.predicting import need_pyarrow, write_parquet
-from saas_ssl.runs.directory import POSTERIOR_FILE
+from saas_ssl.runs.files import POSTERIOR_FILE
 from saas_ssl.runs.finished import NUMBERS, read_labels
-from saas_ssl.sources.source import counted
+from saas_ssl.runs.tables import need_pyarrow, write_parquet
+from saas_ssl.sources.wording import counted
 
 _PROBABILITIES = "probabilities"
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from saas_ssl.labelling.predicting import written_beside
 from saas_ssl.runs.directory import new_folder_beside
+from saas_ssl.runs.tables import written_beside
 
 MARKER = ".saas-export.json"
 """In a folder that an export wrote, the list of its files: only those are ever removed."""

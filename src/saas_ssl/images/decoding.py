@@ -13,13 +13,14 @@ import pickle
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import IO, cast
 
-from saas_ssl.images.pixels import Decoded, Encoded, Form, Seen, decode_chunk
+from saas_ssl.images.form import Form, Seen
+from saas_ssl.images.pixels import Decoded, Encoded, decode_chunk
 
 CHUNK = 64
 """Images in a chunk: enough that the pipes cost little, few enough to stay in memory."""
@@ -156,3 +157,12 @@ def serve() -> None:
             chunk, form = pickle.load(sys.stdin.buffer)  # noqa: S301  # from our own parent
             pickle.dump(decode_chunk(chunk, form), answers, protocol=pickle.HIGHEST_PROTOCOL)
             answers.flush()
+
+
+Chunks = Callable[[], Iterator[Sequence[Encoded]]]
+"""All images of a source from the first on, chunk by chunk, as often as it is called."""
+
+
+def in_chunks(images: Sequence[Encoded]) -> Chunks:
+    """A sequence of images, chunk by chunk."""
+    return lambda: (images[at : at + CHUNK] for at in range(0, len(images), CHUNK))

@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
@@ -24,6 +24,8 @@ from PIL import (
     UnidentifiedImageError,
     WebPImagePlugin,
 )
+
+from saas_ssl.images.form import Form, Seen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +68,7 @@ _FORMATS = tuple(
         GifImagePlugin.GifImageFile,
     )
 )
-_GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
+GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _DEEP = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _WHITES = (255, 1023, 4095, 16383, 65535)  # cameras of 10, 12 and 14 bits write files of 16
 
@@ -90,42 +92,6 @@ _SWAPPING = frozenset(
     }
 )
 _LARGEST_FILE = 1 << 29
-
-SMALLEST_COMMON_SIZE, LARGEST_COMMON_SIZE = 8, 64  # networks take no smaller ones
-LARGEST_SIDE = 1024
-USUAL_SIZE = 32
-
-
-@dataclass(frozen=True)
-class Form:
-    """What every image of a set is brought to."""
-
-    height: int
-    width: int
-    channels: int  # 1 grey, 3 colour
-    white: int = 255  # the value of 16-bit images that becomes 255
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a set of images has been found to be, so far."""
-
-    sizes: frozenset[tuple[int, int]] = frozenset()  # (height, width); two say that they differ
-    colour: bool = False
-    white: int = 255
-
-    def __or__(self, other: "Seen") -> "Seen":
-        sizes = frozenset(sorted(self.sizes | other.sizes)[:2])
-        return Seen(sizes, self.colour or other.colour, max(self.white, other.white))
-
-    def form(self, image_size: int | None) -> Form:
-        """Squares of `image_size`; without one, the common size if it is small, else 32 x 32."""
-        height = width = image_size or USUAL_SIZE
-        if image_size is None and len(self.sizes) == 1:
-            (common,) = self.sizes
-            if min(common) >= SMALLEST_COMMON_SIZE and max(common) <= LARGEST_COMMON_SIZE:
-                height, width = common
-        return Form(height, width, 3 if self.colour else 1, self.white)
 
 
 class BadImageError(Exception):
@@ -157,7 +123,7 @@ def decode_chunk(images: Sequence[Encoded], form: Form) -> Decoded:
     with only_bombs_noticed():
         for place, source in enumerate(images):
             try:
-                image, one = _upright(source, form)
+                image, one = upright(source, form)
                 lines.append(_lines(image, form))
             except Exception as error:  # decoders of broken files raise anything
                 bad[place] = _reason(error)
@@ -171,11 +137,11 @@ def look(images: Sequence[Encoded]) -> Seen:
     seen = Seen()
     for source in images:
         with suppress(Exception), only_bombs_noticed():  # decoding will tell what is wrong
-            seen |= _upright(source, None)[1]
+            seen |= upright(source, None)[1]
     return seen
 
 
-def _upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
+def upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
     """Open and load one image, turned as its EXIF data say, and what it is."""
     image = _open(source)
     width, height = image.size
@@ -195,7 +161,7 @@ def _upright(source: Encoded, form: Form | None) -> tuple[Image.Image, Seen]:
     if image.mode in _DEEP:
         brightest = float(_values(image).max())
         white = next((white for white in _WHITES if brightest <= white), _WHITES[-1])
-    return image, Seen(frozenset({(height, width)}), image.mode not in _GREY, white)
+    return image, Seen(frozenset({(height, width)}), image.mode not in GREY, white)
 
 
 def _open(source: Encoded) -> Image.Image:
@@ -213,25 +179,6 @@ def _open(source: Encoded) -> Image.Image:
     return Image.open(io.BytesIO(source), formats=_FORMATS)
 
 
-def as_picture(source: Encoded, side: int, white: int = 255) -> tuple[bytes, str]:
-    """(A file that every browser shows, its media type): the whole image, no side above `side`.
-
-    Made anew from the pixels, so that nothing else that a file may hold gets through. To be called
-    within `only_bombs_noticed`.
-    """
-    form = Form(side, side, 3, white)
-    image = _upright(source, form)[0]
-    image = _convert(image, replace(form, channels=1 if image.mode in _GREY else 3))
-    image.thumbnail((side, side), Image.Resampling.BICUBIC, reducing_gap=2.0)
-    image.info.clear()  # comments, profiles, whatever the file said besides
-    buffer = io.BytesIO()
-    if max(image.size) <= LARGEST_COMMON_SIZE:  # every pixel counts
-        image.save(buffer, "PNG", optimize=True)
-        return buffer.getvalue(), "image/png"
-    image.save(buffer, "JPEG", quality=80)
-    return buffer.getvalue(), "image/jpeg"
-
-
 @contextmanager
 def only_bombs_noticed() -> Iterator[None]:
     """More pixels than Pillow's limit is an error; what else it warns of is no concern."""
@@ -243,7 +190,7 @@ def only_bombs_noticed() -> Iterator[None]:
 
 def _lines(image: Image.Image, form: Form) -> bytes:
     """Bring an upright image to the form: its short side scaled, its centre kept."""
-    image = _convert(image, form)
+    image = converted(image, form)
     if image.size != (form.width, form.height):
         width, height = image.size
         scale = min(width / form.width, height / form.height)
@@ -257,7 +204,7 @@ def _lines(image: Image.Image, form: Form) -> bytes:
     return image.tobytes("raw", "L" if form.channels == 1 else "RGB;L")  # ;L: (H, C, W)
 
 
-def _convert(image: Image.Image, form: Form) -> Image.Image:
+def converted(image: Image.Image, form: Form) -> Image.Image:
     """Any mode -> 8-bit grey or colour; what is transparent shows white."""
     if image.mode in _DEEP:
         deep = _values(image)

@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,65 +12,50 @@ from torch import Tensor, nn
 
 from saas_ssl.algorithm.batches import steps_per_epoch
 from saas_ssl.algorithm.blocks import below, under
-from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
+from saas_ssl.algorithm.network import copied_state, unwrapped
 from saas_ssl.algorithm.phases import Epoch
 from saas_ssl.algorithm.posterior import hard_labels
 from saas_ssl.algorithm.randomness import generator_at
-from saas_ssl.images.pixels import as_picture, only_bombs_noticed
 from saas_ssl.labelling.journal import Journal
+from saas_ssl.labelling.outcome import (
+    compared,
+    errors,
+    model_of,
+    order_of_review,
+    share_wrong,
+    thumbnails,
+    write_label_files,
+)
+from saas_ssl.labelling.request import Truth
 from saas_ssl.progress.summary import inner_loop_too_short
-from saas_ssl.report import Thumbnail, write_report
+from saas_ssl.report import write_report
 from saas_ssl.runs.checkpoints import sync_folder
-from saas_ssl.runs.directory import (
+from saas_ssl.runs.files import (
     LABELS_FILE,
-    POSTERIOR_FILE,
     SKIPPED_FILE,
-    complete,
-    save_tensors,
-    write_run,
     write_skipped,
 )
-from saas_ssl.runs.labels import label_rows, write_labels
-from saas_ssl.runs.model import Model, save
+from saas_ssl.runs.labels import write_labels
+from saas_ssl.runs.model import save
+from saas_ssl.runs.record import complete, write_run
 from saas_ssl.sources.reading import Reading
-from saas_ssl.sources.source import pixels_of
-from saas_ssl.training.budget import AVERAGED_EPOCHS, ENDLESS, Deadline, within
+from saas_ssl.training.budget import ENDLESS, Deadline, within
+from saas_ssl.training.forecast import AVERAGED_EPOCHS
 from saas_ssl.training.held_out import Evidence, Scored, infer_with_held_out, without
+from saas_ssl.training.outputs import error_rate, predict
 from saas_ssl.training.pipeline import (
-    Problem,
-    error_rate,
     initial_passes,
     initial_posterior,
-    last_features,
-    predict,
     train_classifier,
     train_supervised,
-    wrong_rows,
 )
-from saas_ssl.trust.judging import (
-    Scrutiny,
-    Trust,
-    all_probabilities,
-    decisions,
-    doubts,
-    in_numbers,
-    judge,
-    measured,
-)
-from saas_ssl.trust.ranking import candidates, review_order
-from saas_ssl.vision.networks import copied_state, unwrapped
+from saas_ssl.training.problem import Problem
+from saas_ssl.trust.decisions import label_rows
+from saas_ssl.trust.expectation import decisions, in_numbers, measured
+from saas_ssl.trust.judging import Scrutiny, judge
 
 _SEEN = "seen."
-_THUMBNAIL_SIDE = 96
 DEFAULT_SCRUTINY = Scrutiny()
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What is known for measuring only; the algorithm never sees it."""
-
-    unlabelled: Tensor | None = None  # (N_u,) labels of the unlabelled rows
-    test: PartiallyLabelled | None = None  # touched once, at the end
 
 
 def run_job(
@@ -119,19 +104,19 @@ def run_job(
     seen = replace(seen, s_u=s_u, s_early=s_early, s_once=s_once)
     inferred = hard_labels(P_u)
     trust = judge(problem.training, inferred, seen, f_supervised, scrutiny.accept)
-    order = _review_order(problem, trust, inferred, classifier)
-    _write_labels(problem, P_u, trust, order, scrutiny.accept, directory)
-    save(_model(problem, classifier, reading), directory)
+    order = order_of_review(problem, trust, inferred, classifier)
+    write_label_files(problem, P_u, trust, order, scrutiny.accept, directory)
+    save(model_of(problem, classifier, reading), directory)
     write_skipped(directory / SKIPPED_FILE, reading.skipped if reading else ())
     results = {
-        "supervised": {**_errors(problem, baseline, truth), **journal.facts["costs"]["supervised"]},
+        "supervised": {**errors(problem, baseline, truth), **journal.facts["costs"]["supervised"]},
         "saas": {
-            "unlabelled_error": _wrong(inferred, truth.unlabelled),
-            "classifier_unlabelled_error": _wrong(f_u.argmax(dim=1), truth.unlabelled),
-            **_errors(problem, classifier, truth),
+            "unlabelled_error": share_wrong(inferred, truth.unlabelled),
+            "classifier_unlabelled_error": share_wrong(f_u.argmax(dim=1), truth.unlabelled),
+            **errors(problem, classifier, truth),
         },
         "inner": inner,
-        "validation": _compared(problem, baseline, classifier),
+        "validation": compared(problem, baseline, classifier),
         **decisions(trust, inferred, scrutiny.accept),
         "trust": {
             **in_numbers(trust, problem.fair, inferred, scrutiny.accept),
@@ -144,59 +129,10 @@ def run_job(
     journal.sync()
     fitted = {"config": problem.settings.model_dump(), "effective_step": problem.effective_step}
     record = complete({**about, **fitted, "results": results})
-    write_report(directory, record, _thumbnails(data, reading))
+    write_report(directory, record, thumbnails(data, reading))
     sync_folder(directory)
     write_run(directory, record)
     return results
-
-
-def _review_order(
-    problem: Problem, trust: Trust, inferred: Tensor, classifier: nn.Module
-) -> Tensor:
-    """The rows of labels.csv, those first that are most worth a look."""
-    data, x = problem.data, problem.training.x
-    u = doubts(trust, data, inferred)[data.rows]
-    h, h_known = (
-        last_features(classifier, problem.preprocessing, x, rows)
-        for rows in (data.rows[candidates(u)], data.labelled_rows)
-    )
-    return review_order(u, h, h_known)
-
-
-def _thumbnails(data: PartiallyLabelled, reading: Reading | None) -> Thumbnail | None:
-    """Small pictures of the rows of labels.csv, from where they came from if that is known."""
-    if data.x.ndim == 2:
-        return None
-    white = 255 if reading is None or reading.form is None else reading.form.white
-
-    def thumbnail(place: int) -> tuple[bytes, str] | None:
-        row = int(data.rows[place])
-        try:
-            found = reading.image(row) if reading and reading.image else pixels_of(data.x[row])
-            with only_bombs_noticed():
-                return as_picture(found, _THUMBNAIL_SIDE, white)
-        except Exception:  # decoders of broken files raise anything; this one was whole before
-            return None
-
-    return thumbnail
-
-
-def _write_labels(
-    problem: Problem, P_u: Tensor, trust: Trust, order: Tensor, accept: float, directory: Path
-) -> None:
-    """Write labels.csv, and what it was made of."""
-    data, inferred = problem.data, hard_labels(P_u)
-    rows = label_rows(data, inferred, trust.p_u, accept, trust.outliers, trust.suspects)
-    write_labels(directory / LABELS_FILE, rows)
-    tensors = {
-        "P_u": P_u,
-        "rows": _places(data),
-        "probabilities": all_probabilities(trust, data, problem.training.labelled_rows),
-        "strangeness": trust.strangeness,
-        "review_order": order,
-        "reviewed": problem.reviewed[data.rows],
-    }
-    save_tensors(directory / POSTERIOR_FILE, tensors)
 
 
 def take_part(problem: Problem, journal: Journal, deadline: Deadline | None, folds: int) -> None:
@@ -218,62 +154,6 @@ def _show_what_is_done(problem: Problem, journal: Journal) -> None:
     journal.display.resume("one", one)
     if facts["stage"] == "two":
         journal.display.resume("two", problem.passes(len(facts["scores"])) * problem.ranks.sharing)
-
-
-def describe(problem: Problem, truth: Truth, skipped: int) -> dict[str, Any]:
-    """What run.json says of the settings and the data."""
-    data = problem.data
-    return {
-        "config": problem.settings.model_dump(),
-        "effective_step": problem.effective_step,
-        "seed": problem.seed,
-        "data": {
-            "fingerprint": data.fingerprint(),
-            "classes": list(data.classes),
-            "in_shape": list(data.x.shape[1:]),
-            "labelled": len(problem.training.labelled_rows),
-            "unlabelled": len(data.unlabelled_rows),
-            "validation": len(problem.validation.labelled_rows) if problem.validation else 0,
-            "test": len(truth.test.labelled_rows) if truth.test else 0,
-            "skipped": skipped,
-        },
-    }
-
-
-def _places(data: PartiallyLabelled) -> Tensor:
-    """Where in labels.csv the rows of P_u are."""
-    return (data.y[data.rows] == UNLABELLED).nonzero().squeeze(1)
-
-
-def _model(problem: Problem, classifier: nn.Module, reading: Reading | None) -> Model:
-    settings = problem.settings
-    return Model(
-        unwrapped(classifier),
-        settings.network,
-        settings.width,
-        tuple(problem.data.x.shape[1:]),
-        problem.data.classes,
-        problem.preprocessing,
-        reading.form if reading else None,
-        reading.features if reading else None,
-    )
-
-
-def _compared(
-    problem: Problem, baseline: nn.Module, classifier: nn.Module
-) -> dict[str, int] | None:
-    """How the validation rows differ: those that only one of the two gets right."""
-    if problem.validation is None:
-        return None
-    before, after = (
-        wrong_rows(network, problem.preprocessing, problem.validation)
-        for network in (baseline, classifier)
-    )
-    return {
-        "rows": len(before),
-        "mended": int((before & ~after).sum()),
-        "broken": int((after & ~before).sum()),
-    }
 
 
 def _train_baseline(problem: Problem, journal: Journal) -> nn.Module:
@@ -331,7 +211,7 @@ def _infer(
         P_u, labels = outer.P_u, hard_labels(outer.P_u).cpu()
         known = without(problem, problem.training.labelled_rows[scored.held_out])
         unwrapped(network).load_state_dict(outer.w)
-        wrong = None if sharing else _wrong(labels, truth.unlabelled)
+        wrong = None if sharing else share_wrong(labels, truth.unlabelled)
         fields = {
             "outer": outer.m,
             "cumulative_loss": outer.cumulative_loss,
@@ -443,14 +323,3 @@ def _end_epoch(journal: Journal, epoch: Epoch, passes: int) -> None:
         journal.log.epoch(journal.facts["stage"], fields)
     if journal.ranks.any(journal.is_due()):
         journal.save(epoch.sgd)
-
-
-def _errors(problem: Problem, network: nn.Module, truth: Truth) -> dict[str, float | None]:
-    return {
-        name: None if data is None else error_rate(network, problem.preprocessing, data)
-        for name, data in (("validation_error", problem.validation), ("test_error", truth.test))
-    }
-
-
-def _wrong(labels: Tensor, true_labels: Tensor | None) -> float | None:
-    return None if true_labels is None else (labels != true_labels).double().mean().item()

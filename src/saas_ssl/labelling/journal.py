@@ -16,7 +16,7 @@ from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.labelling.stopping import RunStoppedError, StopSignals
 from saas_ssl.progress.display import Display
 from saas_ssl.runs.checkpoints import Checkpoint, Checkpoints
-from saas_ssl.runs.directory import METRICS_FILE
+from saas_ssl.runs.files import METRICS_FILE
 from saas_ssl.training.ranks import LostWorkerError, Ranks
 
 STAGES = ("supervised", "one", "two")

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
@@ -14,14 +13,13 @@ from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.splits import keep_labels
 from saas_ssl.images.cache import Progress
-from saas_ssl.labelling.job import Truth
-from saas_ssl.sources.reading import Reading, find, read_source
-from saas_ssl.sources.source import Skipped, Source, counted, in_order, some
-from saas_ssl.training.pipeline import Problem
-from saas_ssl.training.presets import Settings, automatic
+from saas_ssl.sources.finding import find
+from saas_ssl.sources.reading import Reading, read_source
+from saas_ssl.sources.source import Skipped, Source, in_order
+from saas_ssl.sources.wording import some
+from saas_ssl.training.choosing import plainly
+from saas_ssl.training.presets import Settings
 from saas_ssl.trust.judging import Scrutiny
-from saas_ssl.vision.augment import named_recipe
-from saas_ssl.vision.networks import named_factory
 
 LEAST_LABELS = 2
 
@@ -40,6 +38,14 @@ class Request(BaseModel):
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What is known for measuring only; the algorithm never sees it."""
+
+    unlabelled: Tensor | None = None  # (N_u,) labels of the unlabelled rows
+    test: PartiallyLabelled | None = None  # touched once, at the end
+
+
+@dataclass(frozen=True)
 class Prepared:
     """Everything that a request names, read."""
 
@@ -52,23 +58,6 @@ def shared_rows(test: PartiallyLabelled, data: PartiallyLabelled) -> int:
     """How many rows of the test data are also used in training, value for value."""
     seen = {hash(data.x[row].numpy().tobytes()) for row in data.rows.tolist()}
     return sum(hash(test.x[row].numpy().tobytes()) in seen for row in test.rows.tolist())
-
-
-def opening(request: Request, problem: Problem, all_: Prepared) -> list[str]:
-    """What is about to be done."""
-    data, settings = problem.data, problem.settings
-    shape = "x".join(map(str, data.x.shape[1:]))
-    n = len(all_.reading.skipped)
-    skipped = f", {n:,} skipped" if n else ""
-    fixed = settings.classifier_schedule != "halving"
-    length = counted(settings.classifier_epochs, "epoch") if fixed else "as many as it takes"
-    return [
-        f"{request.data}: {len(data.labelled_rows):,} labelled, {len(data.unlabelled_rows):,} "
-        f"unlabelled{skipped}; {data.n_classes} classes, rows of {shape}",
-        f"{settings.network}, {counted(settings.outer_iterations, 'outer iteration')} of "
-        f"{counted(settings.inner_epochs, 'epoch')}, then {length}; one outer iteration "
-        f"moves P_u by {problem.effective_step:g} x the mean negative log-likelihood",
-    ]
 
 
 def found(request: Request) -> tuple[Source, Source | None]:
@@ -128,32 +117,6 @@ def _in_form_of(trained: Reading, source: Source, cache: Path) -> Reading:
     return replace(test, data=_with_classes(test.data, trained.data.classes))
 
 
-def chosen_settings(
-    data: PartiallyLabelled, base: Settings | None, given: Mapping[str, Any]
-) -> Settings:
-    """The base settings, or without any those that suit the data, but for what is given."""
-    try:
-        if base is not None:
-            return base.changed(**given)
-        shape, labelled = tuple(data.x.shape[1:]), len(data.labelled_rows)
-        return automatic(shape, labelled, len(data.unlabelled_rows), **given)
-    except ValidationError as error:
-        raise ValueError(plainly(error)) from None
-
-
-def checked(base: Settings | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given, as the types it must have; refused before any image is decoded."""
-    try:
-        settings = (base or Settings(classifier_schedule="triangular")).changed(**given)
-    except ValidationError as error:
-        raise ValueError(plainly(error)) from None
-    named_factory(settings.network)
-    named_recipe(settings.augmentation)
-    if settings.classifier_augmentation not in ("same", "strong"):
-        named_recipe(settings.classifier_augmentation)
-    return {name: getattr(settings, name) for name in given}
-
-
 def repeated(path: Path) -> tuple[Request, Settings, int, Scrutiny]:
     """The request, the settings, the seed and the checks of an earlier run, from its run.json."""
     try:
@@ -169,21 +132,6 @@ def repeated(path: Path) -> tuple[Request, Settings, int, Scrutiny]:
         raise ValueError(f"{path}: {plainly(error)}") from None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise ValueError(f"{path} is not the run.json of a run of saas label") from None
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """name=value -> (name, value); numbers, true, false and none by what they mean."""
-    name, equals, value = text.partition("=")
-    name, value = name.strip().replace("-", "_"), value.strip()
-    if not equals or not name:
-        raise ValueError(f"{text!r} is not of the form name=value")
-    field = Settings.model_fields.get(name)
-    if value == "none" and field is not None and type(None) in get_args(field.annotation):
-        return name, None
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):
-        return name, value
 
 
 def _check_labels(source: Source) -> None:
@@ -220,15 +168,3 @@ def _with_classes(test: PartiallyLabelled, classes: Sequence[str]) -> PartiallyL
         raise ValueError(f"they have classes that the data have not: {some(strange)}")
     number = torch.tensor([*(classes.index(name) for name in test.classes), UNLABELLED])
     return PartiallyLabelled(test.x, number[test.y], classes, test.ids)
-
-
-def plainly(error: ValidationError) -> str:
-    """The first of pydantic's complaints as a sentence."""
-    first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"there is no setting {name!r}: choose one of {', '.join(Settings.model_fields)}"
-    message = first["msg"].removeprefix("Value error, ")
-    if not name:  # about several settings at once
-        return message
-    return f"{name}: {message[0].lower()}{message[1:]}, not {first['input']!r}"

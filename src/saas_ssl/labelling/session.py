@@ -4,31 +4,27 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
-from hashlib import sha256
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel
 from rich.console import Console
 
-from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
-from saas_ssl.labelling.job import Truth, describe, run_job, take_part
+from saas_ssl.labelling.agreement import Agreement, agreed, sample
+from saas_ssl.labelling.job import run_job, take_part
 from saas_ssl.labelling.journal import STAGES, Journal
-from saas_ssl.labelling.request import (
-    Prepared,
-    checked,
-    chosen_settings,
-    found,
-    opening,
-    read_all,
-    shared_rows,
+from saas_ssl.labelling.planning import (
+    announce,
+    base_and_given,
+    identity_of,
+    place_of,
+    planned,
+    prepared_for,
+    record_of,
 )
+from saas_ssl.labelling.request import Prepared, Truth, found, read_all
 from saas_ssl.labelling.stopping import RunStoppedError, StopSignals
 from saas_ssl.labelling.task import (
     Task,
@@ -37,52 +33,21 @@ from saas_ssl.labelling.task import (
     how_to_resume,
     is_unfinished,
 )
+from saas_ssl.labelling.workers import Workers
 from saas_ssl.progress.board import Board
 from saas_ssl.progress.display import Display, counting
 from saas_ssl.progress.summary import summary
 from saas_ssl.runs.checkpoints import Checkpoint, Checkpoints
-from saas_ssl.runs.directory import (
-    BOARD_FOLDER,
-    CHECKPOINT_FOLDER,
-    check_target,
-    complete,
-    new_run,
-    old_run,
-    package_versions,
-    read_run,
-    write_run,
-)
-from saas_ssl.training.budget import (
-    Clock,
-    Deadline,
-    Forecast,
-    fit,
-    in_words,
-    measure,
-    planned_passes,
-)
-from saas_ssl.training.devices import Place, find_place
-from saas_ssl.training.pipeline import Problem, prepare
-from saas_ssl.training.presets import Settings, named_preset
-from saas_ssl.training.ranks import LostWorkerError, Ranks, Workers, ranks_of_torchrun
+from saas_ssl.runs.directory import check_target, new_run, old_run
+from saas_ssl.runs.files import BOARD_FOLDER, CHECKPOINT_FOLDER
+from saas_ssl.runs.record import complete, read_run, write_run
+from saas_ssl.training.budget import Clock, Deadline
+from saas_ssl.training.forecast import Forecast, planned_passes
+from saas_ssl.training.presets import Settings
+from saas_ssl.training.problem import Problem
+from saas_ssl.training.ranks import LostWorkerError, Ranks, ranks_of_torchrun
 
 CACHE = ".saas-cache"
-
-
-class Agreement(BaseModel):
-    """What rank 0 tells the others before they begin."""
-
-    settings: Settings
-    data: str  # a hash, so that no rank works on others
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What rank 0 decides before a run begins."""
-
-    problem: Problem
-    seconds: float | None  # that it will take; None where nobody knows
-    deadline: Deadline | None  # of a run with a budget
 
 
 def label_into(
@@ -154,8 +119,8 @@ def _lead(
     if record is None:
         check_target(task.out, overwrite)
     # What is wrong is told before an hour of decoding.
-    _base_and_given(task)
-    _place(task, ranks or Ranks())
+    base_and_given(task)
+    place_of(task, ranks or Ranks())
     all_ = _read(task, ranks or Ranks(), console)
     if record is not None:
         check_same_data(task.out, record, all_.data)
@@ -166,19 +131,19 @@ def _lead(
         )
     checkpoints = _checkpoints(task, ranks)
     elapsed = _elapsed(started, checkpoints, record)
-    plan = _planned(task, ranks, all_, record, elapsed)
-    _announce(console, task, plan, all_)
-    about = _about(task, plan, all_, record)
+    plan = planned(task, ranks, all_, record, elapsed)
+    announce(console, task, plan, all_)
+    about = record_of(task, plan, all_, record)
     folder = new_run(task.out, overwrite) if record is None else old_run(task.out)
     directory = stack.enter_context(folder)
     if record is not None and read_run(directory)["results"] is not None:
         return  # another process has finished it meanwhile
     resumed = _resumed(checkpoints, ranks)
-    identity = _identity(about)
+    identity = identity_of(about)
     if resumed is not None:
         check_same_run(task.out, resumed.facts, identity)
     write_run(directory, complete({**about, "results": None}))
-    _agreed(ranks, Agreement(settings=plan.problem.settings, data=_sample(all_.data)))
+    agreed(ranks, Agreement(settings=plan.problem.settings, data=sample(all_.data)))
     log = Board(directory / BOARD_FOLDER) if task.log == "tensorboard" else None
     if log is not None:
         stack.callback(log.close)
@@ -215,14 +180,14 @@ def follow(task: Task, ranks: Ranks) -> None:
     """Any other rank: it does its share of the work and writes nothing but its own checkpoints."""
     torch.set_num_threads(task.execution.threads)
     all_ = _read(task, ranks, Console(quiet=True))
-    own = Agreement(settings=Settings(), data=_sample(all_.data))
+    own = Agreement(settings=Settings(), data=sample(all_.data))
     problem = None
     if ranks.shares_rows:
-        problem = _prepared(task, ranks, all_, _agreed(ranks, own).settings)
+        problem = prepared_for(task, ranks, all_, agreed(ranks, own).settings)
     checkpoints = _checkpoints(task, ranks)
     resumed = _resumed(checkpoints, ranks) if ranks.shares_rows else None
-    told = _agreed(ranks, own)
-    problem = problem or _prepared(task, ranks, all_, told.settings)
+    told = agreed(ranks, own)
+    problem = problem or prepared_for(task, ranks, all_, told.settings)
     problem = replace(problem, settings=told.settings)
     deadline = None
     if task.budget is not None:  # only the clock of rank 0 counts
@@ -285,84 +250,6 @@ def follow_text(text: str) -> None:
     ranks.leave()
 
 
-def _settings(task: Task, data: PartiallyLabelled, record: dict[str, Any] | None) -> Settings:
-    if record is not None:
-        return Settings.model_validate(record["config"])
-    return chosen_settings(data, *_base_and_given(task))
-
-
-def _base_and_given(task: Task) -> tuple[Settings | None, dict[str, Any]]:
-    """The settings to start from, if not from the data, and what is given, checked."""
-    base = task.config or (None if task.preset == "automatic" else named_preset(task.preset))
-    return base, checked(base, task.given)
-
-
-def _place(task: Task, ranks: Ranks) -> Place:
-    how = task.execution
-    return find_place(how.device, how.precision, how.compile, ranks.local_rank)
-
-
-def _agreed(ranks: Ranks, agreement: Agreement) -> Agreement:
-    """What rank 0 says, if this is about the same data."""
-    text = ranks.text_from_first(agreement.model_dump_json())
-    told = Agreement.model_validate_json(text)
-    if told.data != agreement.data:
-        raise ValueError("the data here are not those that the first process has read")
-    return told
-
-
-def _sample(data: PartiallyLabelled) -> str:
-    """A hash of the labels and of a thousand rows: cheap, and unlike for unlike data."""
-    rows = torch.arange(len(data.y))[:: max(1, len(data.y) // 1000)]
-    return sha256(data.y.numpy().tobytes() + data.x[rows].numpy().tobytes()).hexdigest()
-
-
-def _prepared(task: Task, ranks: Ranks, all_: Prepared, settings: Settings) -> Problem:
-    return prepare(
-        all_.data,
-        settings,
-        task.seed,
-        place=_place(task, ranks),
-        ranks=ranks,
-        reviewed=all_.reading.reviewed,
-    )
-
-
-def _planned(
-    task: Task, ranks: Ranks, all_: Prepared, record: dict[str, Any] | None, elapsed: Clock
-) -> Plan:
-    """What will be done: a new run with a budget is fitted to it."""
-    settings = _settings(task, all_.data, record)
-    if ranks.shares_rows:  # they prepare together what each alone would prepare later
-        _agreed(ranks, Agreement(settings=settings, data=_sample(all_.data)))
-    prepared = partial(_prepared, task, ranks, all_)
-    test_rows = len(all_.truth.test.labelled_rows) if all_.truth.test else 0
-    left = None if task.budget is None else partial(_left, task.budget, elapsed)
-    if left is None or record is not None:
-        problem = prepared(settings)
-        forecast, unfitted = Forecast.of(problem, measure(problem), test_rows), problem.settings
-    else:
-        # Ranks that share the rows have prepared them, for networks of one width.
-        any_width = task.preset == "automatic" and not task.config and not ranks.shares_rows
-        problem, forecast, unfitted = fit(
-            prepared, settings, task.given, any_width, left, test_rows
-        )
-    deadline = None if left is None else Deadline(left, forecast, unfitted, task.given, ranks)
-    return Plan(problem, forecast.whole(problem.settings), deadline)
-
-
-def _announce(console: Console, task: Task, plan: Plan, all_: Prepared) -> None:
-    """What is about to be done, how long it will take, and what looks wrong."""
-    console.print("\n".join(opening(task.request, plan.problem, all_)))
-    console.print(in_words(plan.seconds, plan.problem.ranks.size, task.budget))
-    if all_.truth.test is not None and (again := shared_rows(all_.truth.test, all_.data)):
-        console.print(f"Beware: {again:,} of the test rows are among the data, too.")
-
-
-def _left(budget: float, elapsed: Clock) -> float:
-    return budget - elapsed()
-
-
 def _elapsed(started: float, checkpoints: Checkpoints, record: dict[str, Any] | None) -> Clock:
     """Seconds that the run has had, those of earlier processes included."""
     last = None if record is None else checkpoints.newest()
@@ -383,32 +270,6 @@ def _resumed(checkpoints: Checkpoints, ranks: Ranks) -> Checkpoint | None:
         return newest
     checkpoints.forget_after(ranks.least(newest.number if newest else 0))
     return checkpoints.newest()
-
-
-def _about(task: Task, plan: Plan, all_: Prepared, record: dict[str, Any] | None) -> dict[str, Any]:
-    """All that run.json says but the results."""
-    return {
-        "command": task.command if record is None else record.get("command"),
-        "request": task.request.model_dump(),
-        "preset": task.preset,
-        "given": task.given,
-        **describe(plan.problem, all_.truth, len(all_.reading.skipped)),
-        "execution": task.execution.model_dump(),
-        "processes": plan.problem.ranks.size,
-        "budget": task.budget,
-        "checkpoint_every": task.checkpoint_every,
-        "log": task.log,
-        "scrutiny": task.scrutiny.model_dump(),
-        "plan": {"image_passes": planned_passes(plan.problem), "seconds": plan.seconds},
-        "started": (record or {}).get("started", datetime.now(UTC).isoformat(timespec="seconds")),
-    }
-
-
-def _identity(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint must have in common with the run that goes on with it."""
-    same = {name: about[name] for name in ("seed", "processes")}
-    same["label_folds"] = about["scrutiny"]["label_folds"]
-    return {**about["config"], **same, "data": about["data"]["fingerprint"], **package_versions()}
 
 
 def _display(console: Console, problem: Problem) -> Display:

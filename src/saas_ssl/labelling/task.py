@@ -8,18 +8,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
-from saas_ssl.labelling.request import Request, plainly, repeated
-from saas_ssl.runs.directory import (
-    CHECKPOINT_FOLDER,
-    free_name,
-    is_stub,
-    package_versions,
-    read_run,
-)
-from saas_ssl.training.budget import seconds_of
+from saas_ssl.labelling.request import Request, repeated
+from saas_ssl.runs.directory import free_name, is_stub
+from saas_ssl.runs.files import CHECKPOINT_FOLDER
+from saas_ssl.runs.record import package_versions, read_run
+from saas_ssl.training.choosing import plainly
 from saas_ssl.training.devices import Precision
 from saas_ssl.training.presets import Settings, named_preset
 from saas_ssl.training.ranks import Parallel
+from saas_ssl.training.times import seconds_of
 from saas_ssl.trust.judging import Scrutiny
 
 _NEEDED = {

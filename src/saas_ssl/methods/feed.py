@@ -6,9 +6,11 @@ from torch.nn.functional import one_hot
 
 from saas_ssl.algorithm.batches import cycle
 from saas_ssl.algorithm.checks import check_labels, check_unlabelled
+from saas_ssl.algorithm.network import View
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.settings import Training
-from saas_ssl.vision.augment import View, augmented_view, fit_preprocessing, named_recipe, strong
+from saas_ssl.vision.augment import augmented_view, named_recipe, strong
+from saas_ssl.vision.preprocessing import fit_preprocessing
 
 
 class Feed:

@@ -11,7 +11,7 @@ from torch import Tensor
 from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.data.arrays import as_labels, as_rows
-from saas_ssl.images.pixels import Form
+from saas_ssl.images.form import Form
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.presets import PRESETS
 from saas_ssl.methods.saas import DECIDED_ELSEWHERE, Saas

@@ -8,13 +8,13 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 
 from saas_ssl.algorithm.losses import cross_entropy, log_softmax
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.feed import Feed
-from saas_ssl.methods.pseudo_label import confident_cross_entropy
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses
-from saas_ssl.methods.training import Trained, together, train
-from saas_ssl.vision.networks import NewNetwork
+from saas_ssl.methods.terms import confident_cross_entropy, together
+from saas_ssl.methods.training import Trained, train
 
 
 class FreeMatch(Training):

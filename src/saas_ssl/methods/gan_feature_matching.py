@@ -8,14 +8,15 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from saas_ssl.algorithm.losses import cross_entropy, log_softmax
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.randomness import global_draws_from
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses, spend
 from saas_ssl.methods.training import Average, Steps, Trained, averaged
-from saas_ssl.vision.augment import Preprocessing
-from saas_ssl.vision.networks import NewNetwork, build, draw_weights_
+from saas_ssl.vision.networks import build, draw_weights_
+from saas_ssl.vision.preprocessing import Preprocessing
 
 
 class GanFeatureMatching(Training):

@@ -6,13 +6,14 @@ from pydantic import Field
 from torch import Generator, nn
 
 from saas_ssl.algorithm.losses import cross_entropy
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.schedules import ramp_up
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses
-from saas_ssl.methods.training import Trained, squared_difference, together, train
-from saas_ssl.vision.networks import NewNetwork
+from saas_ssl.methods.terms import squared_difference, together
+from saas_ssl.methods.training import Trained, train
 
 
 class PiModel(Training):

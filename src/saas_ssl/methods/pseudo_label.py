@@ -4,16 +4,16 @@ from functools import partial
 
 import torch
 from pydantic import Field
-from torch import Generator, Tensor, nn
-from torch.nn.functional import one_hot
+from torch import Generator, nn
 
 from saas_ssl.algorithm.losses import cross_entropy
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses
-from saas_ssl.methods.training import Trained, together, train
-from saas_ssl.vision.networks import NewNetwork
+from saas_ssl.methods.terms import confident_cross_entropy, together
+from saas_ssl.methods.training import Trained, train
 
 
 class PseudoLabel(Training):
@@ -34,13 +34,6 @@ def alpha(t: float, settings: PseudoLabel) -> float:
     if t >= settings.full:
         return settings.alpha_f
     return settings.alpha_f * max(0.0, (t - settings.begin) / (settings.full - settings.begin))
-
-
-def confident_cross_entropy(log_f: Tensor, f_label: Tensor, threshold: Tensor | float) -> Tensor:
-    """1/|B| Σ_i 1[max f_label_i ≥ τ_i] · -log f_i at argmax f_label_i; f_label is a constant."""
-    top, label = f_label.detach().max(dim=1)
-    hard = one_hot(label, log_f.shape[1]).to(log_f)
-    return cross_entropy(log_f, hard * (top >= threshold).to(log_f)[:, None])
 
 
 def losses(w: nn.Module, feed: Feed, t: float, settings: PseudoLabel) -> Losses:

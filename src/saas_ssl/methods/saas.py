@@ -7,23 +7,19 @@ import torch
 from torch import Generator
 
 from saas_ssl.algorithm.checks import check_unlabelled
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.schedules import SCHEDULES, Rate, fixed_length
 from saas_ssl.methods.settings import Budget
 from saas_ssl.methods.spending import Line
 from saas_ssl.methods.training import Trained
-from saas_ssl.training.budget import Deadline, Forecast, measure, with_lengths
+from saas_ssl.training.budget import Deadline, with_lengths
 from saas_ssl.training.devices import Place
-from saas_ssl.training.pipeline import (
-    Problem,
-    infer_posterior,
-    initial_passes,
-    prepare,
-    train_classifier,
-)
+from saas_ssl.training.forecast import Forecast, measure
+from saas_ssl.training.pipeline import infer_posterior, initial_passes, train_classifier
 from saas_ssl.training.presets import Settings
+from saas_ssl.training.problem import Problem, prepare
 from saas_ssl.training.ranks import ALONE
-from saas_ssl.vision.networks import NewNetwork
 
 DECIDED_ELSEWHERE = frozenset(
     {"network", "width", "validation_share", "classifier_patience", "classifier_final_lr"}

@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from saas_ssl.algorithm.batches import two_streams
 from saas_ssl.algorithm.descent import Descent, add_noise_
 from saas_ssl.algorithm.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.posterior import changed_share, hard_labels
 from saas_ssl.algorithm.randomness import generator_at, global_draws_from
@@ -24,10 +25,11 @@ from saas_ssl.methods.settings import Budget
 from saas_ssl.methods.spending import Line, Losses, flops_of_pass, spend
 from saas_ssl.methods.training import Trained
 from saas_ssl.methods.vat import Adversary, smoothness
-from saas_ssl.training.budget import Forecast, with_lengths
-from saas_ssl.training.pipeline import Problem, initial_passes, initial_posterior
+from saas_ssl.training.budget import with_lengths
+from saas_ssl.training.forecast import Forecast
+from saas_ssl.training.pipeline import initial_passes, initial_posterior
+from saas_ssl.training.problem import Problem
 from saas_ssl.vision.augment import augmented_view, named_recipe
-from saas_ssl.vision.networks import NewNetwork
 
 
 class SaasVat(Saas, Adversary):

@@ -3,12 +3,12 @@
 from torch import Generator, nn
 
 from saas_ssl.algorithm.losses import cross_entropy, log_softmax
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses
 from saas_ssl.methods.training import Trained, train
-from saas_ssl.vision.networks import NewNetwork
 
 
 def losses(w: nn.Module, feed: Feed, _t: float) -> Losses:

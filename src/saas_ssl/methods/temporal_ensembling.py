@@ -7,20 +7,24 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from saas_ssl.algorithm.losses import cross_entropy
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.schedules import ramp_up
 from saas_ssl.methods.feed import Feed
-from saas_ssl.methods.pi_model import PiModel
+from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses
-from saas_ssl.methods.training import Trained, together, train
-from saas_ssl.vision.networks import NewNetwork
+from saas_ssl.methods.terms import together
+from saas_ssl.methods.training import Trained, train
 
 
-class TemporalEnsembling(PiModel):
-    """Those of the Π-model, and the momentum α of the ensemble."""
+class TemporalEnsembling(Training):
+    """w_max and how long the weight takes to reach it, and the momentum α of the ensemble."""
 
     consistency: float = Field(
         default=30.0, ge=0, description="w_max, the weight of the difference"
+    )
+    ramp_up: float = Field(
+        default=80 / 300, ge=0, le=1, description="share of the time until w_max"
     )
     alpha: float = Field(default=0.6, ge=0, lt=1, description="momentum of the averages of outputs")
 

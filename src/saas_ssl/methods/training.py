@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from saas_ssl.algorithm.losses import log_softmax
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.randomness import global_draws_from
 from saas_ssl.algorithm.schedules import (
@@ -24,8 +24,7 @@ from saas_ssl.algorithm.schedules import (
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Line, Losses, spend
-from saas_ssl.vision.augment import Preprocessing
-from saas_ssl.vision.networks import NewNetwork
+from saas_ssl.vision.preprocessing import Preprocessing
 
 SCHEDULES: dict[str, Schedule] = {
     "constant": constant,
@@ -149,15 +148,3 @@ def frozen_statistics(w: nn.Module) -> Iterator[None]:
     finally:
         for layer, momentum in zip(layers, before, strict=True):
             layer.momentum = momentum
-
-
-def together(w: nn.Module, *batches: Tensor) -> tuple[Tensor, ...]:
-    """Log f of several batches in one pass, so that batch normalisation treats them alike."""
-    log_f = log_softmax(w(torch.cat(batches)))
-    parts: tuple[Tensor, ...] = log_f.split([len(x) for x in batches])
-    return parts
-
-
-def squared_difference(p: Tensor, q: Tensor) -> Tensor:
-    """1/(|B| K) Σ_i ‖p_i - q_i‖²."""
-    return (p - q).square().mean()

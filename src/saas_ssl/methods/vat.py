@@ -7,12 +7,12 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from saas_ssl.algorithm.losses import cross_entropy, entropy, log_softmax
+from saas_ssl.algorithm.network import NewNetwork
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Budget, Training
 from saas_ssl.methods.spending import Losses
 from saas_ssl.methods.training import Trained, frozen_statistics, train
-from saas_ssl.vision.networks import NewNetwork
 
 
 class Adversary(Budget):

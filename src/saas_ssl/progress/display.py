@@ -15,6 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from saas_ssl.training.times import duration
+
 PARTS = {
     "supervised": "supervised baseline",
     "one": "phase one: labels",
@@ -184,14 +186,6 @@ def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int]
     task = bar.add_task(what, total=total)
     with bar:
         yield lambda done: bar.update(task, completed=done)
-
-
-def duration(seconds: float) -> str:
-    """As people say it: 45 s, 12 min, 3.5 h, 2.1 days."""
-    for unit, length, enough in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if seconds < enough:
-            return f"{seconds / length:.{1 if unit == 'h' else 0}f} {unit}"
-    return f"{seconds / 86_400:.1f} days"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -10,10 +10,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from saas_ssl.progress.display import PARTS, duration, sparkline
+from saas_ssl.progress.display import PARTS, sparkline
 from saas_ssl.progress.summary import summary
-from saas_ssl.runs.directory import CHECKPOINT_FOLDER, METRICS_FILE, RUN_FILE
-from saas_ssl.sources.source import counted
+from saas_ssl.runs.files import CHECKPOINT_FOLDER, METRICS_FILE, RUN_FILE
+from saas_ssl.sources.wording import counted
+from saas_ssl.training.times import duration
 
 Part = Literal["supervised", "one", "two"]
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saas_ssl.runs.directory import LABELS_FILE, REPORT_FILE, SKIPPED_FILE
-from saas_ssl.sources.source import counted
+from saas_ssl.runs.files import LABELS_FILE, REPORT_FILE, SKIPPED_FILE
+from saas_ssl.sources.wording import counted
+from saas_ssl.training.outputs import is_clearly_worse
 
 
 def summary(record: Mapping[str, Any], out: Path) -> list[str]:
@@ -95,12 +96,6 @@ def inner_loop_too_short(inner: Mapping[str, Any], T: int) -> str | None:
         f"The inner loop seems too short: its networks end at {error:.1%} error on given labels "
         f"where the supervised baseline has {supervised:.1%}; try --inner-epochs {2 * T} or more."
     )
-
-
-def is_clearly_worse(error: float, other: float, rows: int) -> bool:
-    """Whether errors on so many rows differ by more than two standard errors, and five points."""
-    spread = math.sqrt((error * (1 - error) + other * (1 - other)) / rows)
-    return error - other > max(0.05, 2 * spread)
 
 
 def _did_it_help(results: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from saas_ssl.report.charts import (
 from saas_ssl.report.choosing import evenly_spaced
 from saas_ssl.report.names import one_line, quoted
 from saas_ssl.report.reading import OuterIteration
-from saas_ssl.sources.source import counted
+from saas_ssl.sources.wording import counted
 
 _MOST_POINTS = 200
 _HARDLY = 0.005  # a change of the loss that is none

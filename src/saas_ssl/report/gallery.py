@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saas_ssl.report.reading import label_rows
-from saas_ssl.runs.labels import LabelRow
+from saas_ssl.trust.decisions import LabelRow
 
 Thumbnail = Callable[[int], tuple[bytes, str] | None]
 """A row of labels.csv, 0 being the first -> (a picture file, its media type), if it can be had."""

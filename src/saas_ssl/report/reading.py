@@ -11,8 +11,8 @@ import torch
 from pydantic import BaseModel, FiniteFloat, ValidationError
 from torch import Tensor
 
-from saas_ssl.runs.labels import OUTLIER, REVIEW, LabelRow
 from saas_ssl.sources.source import Skipped
+from saas_ssl.trust.decisions import OUTLIER, REVIEW, LabelRow
 
 
 class OuterIteration(BaseModel):

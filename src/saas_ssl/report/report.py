@@ -18,14 +18,8 @@ from saas_ssl.report.gallery import Thumbnail, Tile, tiles
 from saas_ssl.report.names import one_line, visible
 from saas_ssl.report.reading import columns, label_rows, outer_iterations, skipped_files
 from saas_ssl.runs.checkpoints import write_safely
-from saas_ssl.runs.directory import (
-    LABELS_FILE,
-    METRICS_FILE,
-    POSTERIOR_FILE,
-    REPORT_FILE,
-    SKIPPED_FILE,
-)
-from saas_ssl.sources.source import counted
+from saas_ssl.runs.files import LABELS_FILE, METRICS_FILE, POSTERIOR_FILE, REPORT_FILE, SKIPPED_FILE
+from saas_ssl.sources.wording import counted
 
 _MOST_SKIPPED = 100
 _NO_ROW = 0.05

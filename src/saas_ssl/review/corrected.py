@@ -8,7 +8,7 @@ from saas_ssl.review.log import read_review
 from saas_ssl.review.table import INFERRED
 from saas_ssl.runs.finished import check_finished, protected_files, read_labels, tensor_of
 from saas_ssl.sources.label_files import REVIEWED
-from saas_ssl.sources.source import counted
+from saas_ssl.sources.wording import counted
 
 
 def export_corrected(run: Path, out: Path, overwrite: bool = False) -> str:

@@ -15,8 +15,9 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from saas_ssl.runs.checkpoints import sync_folder
-from saas_ssl.runs.directory import REVIEW_FILE, try_lock
-from saas_ssl.sources.source import shown
+from saas_ssl.runs.directory import try_lock
+from saas_ssl.runs.files import REVIEW_FILE
+from saas_ssl.sources.wording import shown
 
 
 class Decision(BaseModel):

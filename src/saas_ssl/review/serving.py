@@ -13,12 +13,13 @@ import uvicorn
 from rich.console import Console
 from torch import Tensor
 
-from saas_ssl.images.pixels import as_picture, only_bombs_noticed
+from saas_ssl.images.pictures import as_picture
+from saas_ssl.images.pixels import only_bombs_noticed
 from saas_ssl.review.guard import Guard, is_loopback
 from saas_ssl.review.log import ReviewLog
 from saas_ssl.review.page import Picture, Review, page
 from saas_ssl.review.table import Table
-from saas_ssl.runs.directory import POSTERIOR_FILE, RUN_FILE, read_run
+from saas_ssl.runs.files import POSTERIOR_FILE, RUN_FILE
 from saas_ssl.runs.finished import (
     Labels,
     check_finished,
@@ -28,7 +29,9 @@ from saas_ssl.runs.finished import (
     typed_rows,
 )
 from saas_ssl.runs.model import form_of
-from saas_ssl.sources.source import Source, counted
+from saas_ssl.runs.record import read_run
+from saas_ssl.sources.source import Source
+from saas_ssl.sources.wording import counted
 
 _FEATURES = 12  # of a row that are shown
 _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # only if it is asked for

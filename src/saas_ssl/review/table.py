@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from saas_ssl.review.log import Reviewed
-from saas_ssl.runs.labels import ACCEPT, OUTLIER, REVIEW, LabelRow
+from saas_ssl.trust.decisions import ACCEPT, OUTLIER, REVIEW, LabelRow
 
 Show = Literal["to-check", "review", "outlier", "accept", "given", "checked", "all"]
 Order = Literal["helpful", "uncertain", "file"]

@@ -1,48 +1,14 @@
 """A run directory: its files, who may write them, and the promise that nothing is lost."""
 
-import csv
-import json
 import os
-import platform
 import shutil
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import IO, Any
+from typing import IO
 
-import torch
-from torch import Tensor
-
-from saas_ssl.runs.checkpoints import to_bytes, write_safely
-from saas_ssl.sources.source import Skipped
-
-RUN_FILE = "run.json"
-METRICS_FILE = "metrics.jsonl"
-LABELS_FILE = "labels.csv"
-POSTERIOR_FILE = "posterior.safetensors"
-SKIPPED_FILE = "skipped.csv"
-REPORT_FILE = "report.html"
-REVIEW_FILE = "review.jsonl"
-MODEL_FILE, WEIGHTS_FILE = "model.json", "model.safetensors"
-CHECKPOINT_FOLDER, BOARD_FOLDER = "checkpoint", "tensorboard"
-FILES = frozenset(
-    {
-        RUN_FILE,
-        METRICS_FILE,
-        LABELS_FILE,
-        POSTERIOR_FILE,
-        SKIPPED_FILE,
-        REPORT_FILE,
-        MODEL_FILE,
-        WEIGHTS_FILE,
-        CHECKPOINT_FOLDER,
-        BOARD_FOLDER,
-    }
-)
-"""All that a run writes; a directory with anything else in it is never deleted."""
+from saas_ssl.runs.files import CHECKPOINT_FOLDER, FILES, REVIEW_FILE, RUN_FILE
 
 _LOCK = "lock"
 
@@ -178,55 +144,3 @@ def free_name(wanted: Path) -> Path:
         n += 1
         candidate = wanted.with_name(f"{wanted.name}-{n}")
     return candidate
-
-
-def complete(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with the versions and the hardware that produce it."""
-    return {**record, "versions": versions(), "hardware": hardware()}
-
-
-def write_run(directory: Path, record: Mapping[str, Any]) -> None:
-    """Write run.json."""
-    write_safely(directory / RUN_FILE, (json.dumps(record, indent=2) + "\n").encode())
-
-
-def read_run(directory: Path) -> dict[str, Any]:
-    """What run.json says."""
-    record: dict[str, Any] = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))
-    return record
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors by their names."""
-    write_safely(path, to_bytes(tensors))
-
-
-def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
-    """Write skipped.csv: what could not be used, and why; nothing if there is nothing to say."""
-    if skipped:
-        # Names that are not UTF-8 are a reason to be skipped, so they must be writable somehow.
-        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-            writer = csv.writer(file)
-            writer.writerow(Skipped._fields)
-            writer.writerows(skipped)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that decide the numbers."""
-    return {"python": platform.python_version(), **package_versions()}
-
-
-def package_versions() -> dict[str, str]:
-    """Of the packages that decide the numbers."""
-    return {name: version(name) for name in ("saas-ssl", "torch", "numpy", "pillow")}
-
-
-def hardware() -> dict[str, Any]:
-    """What ran it, without anything that names the machine or its user."""
-    return {
-        "platform": f"{sys.platform} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }

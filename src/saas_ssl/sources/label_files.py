@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from saas_ssl.sources.source import Source, class_names, same_text, shown, some
+from saas_ssl.sources.source import Source, class_names
 from saas_ssl.sources.tables import Table, opened_table
+from saas_ssl.sources.wording import same_text, shown, some
 
 NAMES = ("path", "id")
 """The columns that may say which row is meant."""

@@ -13,7 +13,8 @@ import torch
 
 from saas_ssl.images.decoding import CHUNK
 from saas_ssl.images.pixels import Encoded
-from saas_ssl.sources.source import Source, class_names, some, stamp_of
+from saas_ssl.sources.source import Source, class_names, stamp_of
+from saas_ssl.sources.wording import some
 
 _IMAGE_COLUMNS = ("image", "img")
 _LABEL, _ID = "label", "id"

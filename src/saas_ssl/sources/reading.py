@@ -1,6 +1,5 @@
 """read(spec): data of any kind -> one PartiallyLabelled value."""
 
-import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,22 +10,13 @@ import torch
 from torch import Tensor
 
 from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
-from saas_ssl.data.arrays import find_npz
 from saas_ssl.images.cache import Progress, as_map, decode_into_map
-from saas_ssl.images.decoding import CHUNK, enough_workers
-from saas_ssl.images.pixels import Encoded, Form, Seen
-from saas_ssl.sources.cifar10 import find_cifar10
-from saas_ssl.sources.digits import find_digits
-from saas_ssl.sources.features import find_csv
-from saas_ssl.sources.folders import find_folder, has_images
-from saas_ssl.sources.idx import find_idx
-from saas_ssl.sources.label_files import relabelled
-from saas_ssl.sources.parquet import find_parquet
-from saas_ssl.sources.source import Chunks, Skipped, Source, counted, shown, some
-from saas_ssl.sources.svhn import find_svhn
-
-_ARCHIVES = {"idx": find_idx, "cifar10": find_cifar10, "svhn": find_svhn}
-_SPLITS = ("train", "test", "validation")
+from saas_ssl.images.decoding import CHUNK, Chunks, enough_workers
+from saas_ssl.images.form import Form, Seen
+from saas_ssl.images.pixels import Encoded
+from saas_ssl.sources.finding import find
+from saas_ssl.sources.source import Skipped, Source
+from saas_ssl.sources.wording import counted, shown, some
 
 
 @dataclass(frozen=True)
@@ -61,52 +51,6 @@ def read(
         files = counted(len(reading.skipped), "file")
         warnings.warn(f"{files} skipped; the first is {first.id}: {first.reason}", stacklevel=2)
     return reading.data
-
-
-def find(spec: str, labels: Path | None = None) -> Source:
-    """The rows that a spec names, and their labels; nothing is decoded yet."""
-    if not spec:
-        raise ValueError("the name of the data is empty")
-    path = Path(spec).expanduser()
-    if labels is None:
-        return _find(spec, path)
-    if os.path.isdir(path) and has_images(path):
-        return find_folder(path, labels)
-    return relabelled(_find(spec, path), labels)
-
-
-def _find(spec: str, path: Path) -> Source:
-    """The rows with the labels that are their own."""
-    kind, colon, rest = spec.partition(":")
-    if kind == "digits":
-        return find_digits(rest)
-    if colon and kind in _ARCHIVES:
-        rest = os.path.expanduser(rest)
-        if os.path.exists(rest) or ":" not in rest:  # its name may hold a colon
-            return _ARCHIVES[kind](Path(rest))
-        place, _, part = rest.rpartition(":")
-        return _ARCHIVES[kind](Path(place), part)
-    if os.path.isdir(path):  # Path.is_dir raises for names that are too long
-        tables = sorted(path.glob("*.parquet"))
-        if tables and not has_images(path):
-            return find_parquet(_one_split(tables, path))
-        return find_folder(path)
-    if "*" in path.name and path.suffix == ".parquet":
-        tables = sorted(path.parent.glob(path.name))
-        if tables:
-            return find_parquet(tables)
-    if not os.path.exists(path):
-        raise ValueError(f"{spec} does not exist")
-    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        return find_csv(path)
-    if path.suffix.lower() == ".npz":
-        return find_npz(path)
-    if path.suffix.lower() == ".parquet":
-        return find_parquet([path])
-    raise ValueError(
-        f"{spec} is no kind of data that is known: a folder, .csv, .npz or .parquet, "
-        "idx:DIR, cifar10:DIR, svhn:DIR or digits"
-    )
 
 
 def read_source(
@@ -190,14 +134,3 @@ def _check_classes(source: Source) -> None:
         raise ValueError(
             f"every label is {source.classes[0]!r}: give labels of at least two classes"
         )
-
-
-def _one_split(files: Sequence[Path], folder: Path) -> Sequence[Path]:
-    """Parquet files of one split; Hugging Face begins their names with it."""
-    splits = sorted({split for split in _SPLITS for file in files if file.name.startswith(split)})
-    if len(splits) > 1:
-        raise ValueError(
-            f"{folder} holds the parts {some(splits)}: choose one, such as "
-            f"'{folder / splits[-1]}*.parquet'"
-        )
-    return files

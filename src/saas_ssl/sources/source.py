@@ -2,19 +2,16 @@
 
 import hashlib
 import os
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor
 
-from saas_ssl.images.decoding import CHUNK
+from saas_ssl.images.decoding import CHUNK, Chunks
 from saas_ssl.images.pixels import Encoded
-
-Chunks = Callable[[], Iterator[Sequence[Encoded]]]
-"""All images of a source from the first on, chunk by chunk, as often as it is called."""
+from saas_ssl.sources.wording import some
 
 
 class Skipped(NamedTuple):
@@ -69,11 +66,6 @@ def class_names(labels: Iterable[str | None]) -> list[str]:
     return sorted(names)
 
 
-def in_chunks(images: Sequence[Encoded]) -> Chunks:
-    """A sequence of images, chunk by chunk."""
-    return lambda: (images[at : at + CHUNK] for at in range(0, len(images), CHUNK))
-
-
 def files_below(folder: Path, ids: Sequence[str]) -> Chunks:
     """Files by their paths from a folder, chunk by chunk: no memory for a million paths."""
     return lambda: (
@@ -112,25 +104,3 @@ def stamp_of(files: Iterable[str | Path]) -> str:
             facts = (str(file), -1, error.errno or 0)
         digest.update(repr(facts).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
-
-
-def counted(n: int, thing: str) -> str:
-    """1 file, 2 files, 1,000 files."""
-    return f"{n:,} {thing}{'' if n == 1 else 's'}"
-
-
-def some(things: Sequence[str], most: int = 5) -> str:
-    """The first few of them, and how many more there are."""
-    more = len(things) - most
-    return ", ".join(things[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-def shown(name: str) -> str:
-    """A name from a file as part of a sentence: one line, and not too long."""
-    line = " ".join(name.split())
-    return line if len(line) <= 200 else f"{line[:200]}..."
-
-
-def same_text(name: str) -> str:
-    """One form for names that look the same: macOS splits accents from their letters."""
-    return unicodedata.normalize("NFC", name)

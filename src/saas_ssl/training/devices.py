@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from saas_ssl.vision.networks import Autocast
+from saas_ssl.algorithm.network import Wrapper
 
 Precision = Literal["fp32", "bf16", "fp16"]
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -106,3 +106,16 @@ def _gpu(wanted: torch.device, local_rank: int) -> torch.device:
 
 def _can_bf16_on_mps() -> bool:
     return torch.backends.mps.is_macos_or_newer(14, 0)
+
+
+class Autocast(Wrapper):
+    """A network whose layers compute in bfloat16 or float16 where that is safe."""
+
+    def __init__(self, network: nn.Module, device: str, dtype: torch.dtype) -> None:
+        super().__init__(network)
+        self._device, self._dtype = device, dtype
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        with torch.autocast(self._device, self._dtype):
+            logits: Tensor = self.network(x)
+        return logits

@@ -17,7 +17,8 @@ from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.algorithm.phases import Outer
 from saas_ssl.algorithm.posterior import outer_means
 from saas_ssl.algorithm.randomness import generator_at
-from saas_ssl.training.pipeline import AfterStep, Problem, as_trained, infer_posterior
+from saas_ssl.training.pipeline import AfterStep, infer_posterior
+from saas_ssl.training.problem import Problem, as_trained
 
 _AVERAGED, _EARLY = 5, 2  # outer iterations
 

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saas_ssl.algorithm.descent import Descent
+from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.algorithm.phases import Epoch, Outer
 from saas_ssl.algorithm.randomness import generator_at, seed_at
 from saas_ssl.data.arrays import as_tensor
 from saas_ssl.training.budget import ENDLESS, Deadline, within
 from saas_ssl.training.devices import find_place
+from saas_ssl.training.outputs import error_rate
 from saas_ssl.training.pipeline import (
-    Problem,
-    error_rate,
     infer_posterior,
     initial_passes,
     initial_posterior,
-    prepare,
     train_classifier,
     train_supervised,
 )
 from saas_ssl.training.presets import Settings
-from saas_ssl.vision.networks import NetworkFactory, unwrapped
+from saas_ssl.training.problem import Problem, prepare
+from saas_ssl.vision.networks import NetworkFactory
 
 Line = dict[str, Any]
 Array = NDArray[Any]

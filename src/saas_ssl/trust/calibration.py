@@ -103,3 +103,8 @@ def reliability(p: Tensor, right: Tensor, bins: int = 15) -> list[Bin]:
 def calibration_error(p: Tensor, right: Tensor, bins: int = 15) -> float:
     """Σ_b n_b/N |said_b - true_b|: the expected calibration error."""
     return sum(b.rows * abs(b.said - b.true) for b in reliability(p, right, bins)) / len(p)
+
+
+def at_labels(p: Tensor, labels: Tensor) -> Tensor:
+    """The entry of each row that belongs to its label."""
+    return p.gather(1, labels[:, None]).squeeze(1)

@@ -16,8 +16,6 @@ from torch import Generator, Tensor, nn
 from saas_ssl.algorithm.randomness import global_draws_from
 
 NetworkFactory = Callable[[tuple[int, ...], int, Generator], nn.Module]
-NewNetwork = Callable[[Generator], nn.Module]
-"""w ~ N(0, I): a network with fresh weights, or the same one with its weights drawn anew."""
 
 
 def small_conv(
@@ -186,50 +184,6 @@ def check_safe_on_cpu(network: nn.Module) -> None:
                 "channels, which can crash on a CPU: give it at least 16 channels, or take every "
                 "second pixel before a convolution without stride"
             )
-
-
-def redraw_(network: nn.Module, fresh: nn.Module) -> nn.Module:
-    """Copy the weights and buffers of `fresh` into `network`, in place.
-
-    `network` may be compiled or wrapped (torch.compile, DistributedDataParallel): those rename the
-    tensors but keep their order.
-    """
-    with torch.no_grad():
-        for mine, theirs in (
-            *zip(network.parameters(), fresh.parameters(), strict=True),
-            *zip(network.buffers(), fresh.buffers(), strict=True),
-        ):
-            mine.copy_(theirs)
-    return network
-
-
-def copied_state(network: nn.Module) -> dict[str, Tensor]:
-    """Copies of the weights and buffers of a network, by their names in the network itself."""
-    state = unwrapped(network).state_dict()
-    return {name: tensor.detach().clone() for name, tensor in state.items()}
-
-
-class Autocast(nn.Module):
-    """A network whose layers compute in bfloat16 or float16 where that is safe."""
-
-    def __init__(self, network: nn.Module, device: str, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.network, self._device, self._dtype = network, device, dtype
-
-    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        with torch.autocast(self._device, self._dtype):
-            logits: Tensor = self.network(x)
-        return logits
-
-
-def unwrapped(network: nn.Module) -> nn.Module:
-    """The network itself, without what precision, compiling and data parallelism put around it."""
-    if isinstance(network, nn.parallel.DistributedDataParallel):
-        return unwrapped(network.module)
-    if isinstance(network, Autocast):
-        return unwrapped(network.network)
-    compiled = getattr(network, "_orig_mod", None)
-    return unwrapped(compiled) if isinstance(compiled, nn.Module) else network
 
 
 def _conv_relu(c_in: int, c_out: int) -> list[nn.Module]:
