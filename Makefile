@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench clean
+.PHONY: help demo test test-slow lint fix bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -19,18 +19,19 @@ $(STAMP): pyproject.toml requirements.txt constraints.txt
 demo: $(STAMP) ## label scikit-learn's digits from 50 given labels
 	$(BIN)/saas demo
 
-test: lint ## run the tests, ruff and mypy --strict
+test: lint ## run the tests and all that lint does
 	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(STAMP) ## run the tests that take minutes
 	$(BIN)/pytest -m slow
 
-lint: $(STAMP) ## run ruff and mypy --strict
+lint: $(STAMP) ## run ruff, mypy --strict and the contracts between rooms
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
-format: $(STAMP) ## rewrite the code in the house format
+fix: $(STAMP) ## mend what ruff can mend, and rewrite the code in the house format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -38,4 +39,4 @@ bench: $(STAMP) ## measure the speed of a step and of the projection
 	$(BIN)/python benchmarks/step.py
 
 clean: ## remove .venv and caches
-	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
