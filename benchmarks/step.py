@@ -25,9 +25,8 @@ from saas_ssl.algorithm.phases import phase_one
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.algorithm.simplex import project
 from saas_ssl.data.splits import keep_labels
-from saas_ssl.vision.augment import augmented_view, named_recipe
+from saas_ssl.vision.augment import augmented_view, fit_preprocessing, named_recipe
 from saas_ssl.vision.networks import build, named_factory
-from saas_ssl.vision.preprocessing import fit_preprocessing
 
 B, STEPS, K, WIDTH, SHAPE = 100, 8, 10, 32, (3, 32, 32)
 N_U, N_L = B * STEPS, 200

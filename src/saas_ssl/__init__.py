@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from saas_ssl.training.presets import named_preset as named_preset
     from saas_ssl.training.problem import prepare as prepare
     from saas_ssl.vision.augment import augmented_view as augmented_view
+    from saas_ssl.vision.augment import fit_preprocessing as fit_preprocessing
     from saas_ssl.vision.augment import named_recipe as named_recipe
     from saas_ssl.vision.embedding import embed as embed
     from saas_ssl.vision.networks import build as build
     from saas_ssl.vision.networks import named_factory as named_factory
-    from saas_ssl.vision.preprocessing import fit_preprocessing as fit_preprocessing
 
 _NAMES = {
     "algorithm.partially_labelled": "PartiallyLabelled",

@@ -32,8 +32,8 @@ from saas_ssl.exporting.programs import (
 from saas_ssl.images.form import Form
 from saas_ssl.runs.model import Model
 from saas_ssl.training.outputs import predict
+from saas_ssl.vision.augment import Preprocessing, fit_preprocessing
 from saas_ssl.vision.networks import build, named_factory
-from saas_ssl.vision.preprocessing import Preprocessing, fit_preprocessing
 from samples import refusal
 
 CLASSES = ["ant", "bee", 'c"ow', "dög"]

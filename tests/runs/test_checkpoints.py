@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from saas_ssl.runs.checkpoints import Checkpoints, sync_folder, to_bytes, write_safely
 from saas_ssl.labelling.stopping import StopSignals
+from saas_ssl.runs.checkpoints import Checkpoints, sync_folder, to_bytes, write_safely
 
 BIG = 100_000  # numbers: more than the files of the tests may hold
 

@@ -8,27 +8,32 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from saas_ssl.training.forecast import planned_passes
-from saas_ssl.trust.calibration import calibration_error, fit_calibration
-from saas_ssl.runs.checkpoints import Checkpoints
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
-from saas_ssl.training.held_out import Evidence, infer_with_held_out
+from saas_ssl.algorithm.posterior import hard_labels
 from saas_ssl.labelling.job import DEFAULT_SCRUTINY, run_job
+from saas_ssl.labelling.journal import Journal
 from saas_ssl.labelling.planning import describe
 from saas_ssl.labelling.request import Truth
-from saas_ssl.labelling.journal import Journal
-from saas_ssl.runs.labels import write_labels
-from saas_ssl.trust.decisions import LabelRow, label_rows
-from saas_ssl.training.pipeline import (infer_posterior, initial_passes, initial_posterior, train_classifier)
-from saas_ssl.training.problem import Problem, prepare
-from saas_ssl.training.outputs import predict
-from saas_ssl.algorithm.posterior import hard_labels
-from saas_ssl.progress.display import Display
-from saas_ssl.training.times import duration
-from saas_ssl.runs.directory import check_target, free_name, is_running, new_run, old_run
 from saas_ssl.labelling.stopping import StopSignals
-from saas_ssl.trust.judging import Scrutiny
+from saas_ssl.progress.display import Display
+from saas_ssl.runs.checkpoints import Checkpoints
+from saas_ssl.runs.directory import check_target, free_name, is_running, new_run, old_run
+from saas_ssl.runs.labels import write_labels
+from saas_ssl.training.forecast import planned_passes
+from saas_ssl.training.held_out import Evidence, infer_with_held_out
+from saas_ssl.training.outputs import predict
+from saas_ssl.training.pipeline import (
+    infer_posterior,
+    initial_passes,
+    initial_posterior,
+    train_classifier,
+)
+from saas_ssl.training.problem import Problem, prepare
 from saas_ssl.training.ranks import Ranks
+from saas_ssl.training.times import duration
+from saas_ssl.trust.calibration import calibration_error, fit_calibration
+from saas_ssl.trust.decisions import LabelRow, label_rows
+from saas_ssl.trust.judging import Scrutiny
 from small_problems import FEATURES, features, with_
 from toy import last
 

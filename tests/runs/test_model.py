@@ -9,8 +9,8 @@ from PIL import Image
 from torch import Tensor
 
 from saas_ssl import Model, build, fit_preprocessing, generator_at, load, named_factory, predict
-from saas_ssl.images.pixels import decode_chunk
 from saas_ssl.images.form import Form
+from saas_ssl.images.pixels import decode_chunk
 from saas_ssl.runs.model import save
 from saas_ssl.vision.networks import NETWORKS
 

@@ -19,9 +19,8 @@ from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.training.devices import CPU, Autocast, Place, find_place
 from saas_ssl.training.pipeline import infer_posterior, train_classifier
 from saas_ssl.training.problem import prepare
-from saas_ssl.vision.augment import augmented_view, named_recipe
+from saas_ssl.vision.augment import augmented_view, fit_preprocessing, named_recipe
 from saas_ssl.vision.networks import build, named_factory
-from saas_ssl.vision.preprocessing import fit_preprocessing
 from small_problems import FEATURES, features, with_
 from toy import last
 

@@ -40,7 +40,7 @@ from saas_ssl.algorithm.simplex import project
 from saas_ssl.training.pipeline import infer_posterior, initial_posterior
 from saas_ssl.training.problem import prepare
 from saas_ssl.training.ranks import ALONE, Ranks
-from saas_ssl.vision.preprocessing import Preprocessing
+from saas_ssl.vision.augment import Preprocessing
 
 SCRIPT = Path(__file__).parents[1] / "parallel_worker.py"
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))

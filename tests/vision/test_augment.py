@@ -7,17 +7,18 @@ from torch import Tensor
 from saas_ssl.algorithm.randomness import generator_at
 from saas_ssl.vision.augment import (
     RECIPES,
+    Preprocessing,
     Recipe,
     affine_matrices,
     augment,
     augmented_view,
     cut_out,
+    fit_preprocessing,
     jitter_colours,
     named_recipe,
     perturb,
     strong,
 )
-from saas_ssl.vision.preprocessing import Preprocessing, fit_preprocessing
 from saas_ssl.vision.whitening import fit_zca
 
 FOR_FEATURES = [name for name, recipe in RECIPES.items() if recipe.noise or recipe.dropout]

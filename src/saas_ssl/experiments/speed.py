@@ -12,8 +12,8 @@ from saas_ssl.algorithm.losses import cross_entropy, log_softmax
 from saas_ssl.algorithm.randomness import generator_at, global_draws_from
 from saas_ssl.training.devices import Place
 from saas_ssl.training.presets import Settings
+from saas_ssl.vision.augment import fit_preprocessing
 from saas_ssl.vision.networks import build, named_factory
-from saas_ssl.vision.preprocessing import fit_preprocessing
 
 
 def training_losses(

@@ -30,7 +30,7 @@ from saas_ssl.training.pipeline import (
     train_supervised,
 )
 from saas_ssl.training.problem import Problem, prepare
-from saas_ssl.vision.preprocessing import Preprocessing
+from saas_ssl.vision.augment import Preprocessing
 
 _MINUTE = 60.0
 

@@ -9,8 +9,7 @@ from saas_ssl.algorithm.checks import check_labels, check_unlabelled
 from saas_ssl.algorithm.network import View
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods.settings import Training
-from saas_ssl.vision.augment import augmented_view, named_recipe, strong
-from saas_ssl.vision.preprocessing import fit_preprocessing
+from saas_ssl.vision.augment import augmented_view, fit_preprocessing, named_recipe, strong
 
 
 class Feed:

@@ -15,8 +15,8 @@ from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Losses, spend
 from saas_ssl.methods.training import Average, Steps, Trained, averaged
+from saas_ssl.vision.augment import Preprocessing
 from saas_ssl.vision.networks import build, draw_weights_
-from saas_ssl.vision.preprocessing import Preprocessing
 
 
 class GanFeatureMatching(Training):

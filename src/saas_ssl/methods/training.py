@@ -24,7 +24,7 @@ from saas_ssl.algorithm.schedules import (
 from saas_ssl.methods.feed import Feed
 from saas_ssl.methods.settings import Training
 from saas_ssl.methods.spending import Line, Losses, spend
-from saas_ssl.vision.preprocessing import Preprocessing
+from saas_ssl.vision.augment import Preprocessing
 
 SCHEDULES: dict[str, Schedule] = {
     "constant": constant,

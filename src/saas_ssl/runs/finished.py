@@ -11,12 +11,18 @@ from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from saas_ssl.runs.files import (
+    ESTIMATOR_FILE,
+    FILES,
+    LABELS_FILE,
+    POSTERIOR_FILE,
+    REVIEW_FILE,
+    RUN_FILE,
+)
 from saas_ssl.sources.finding import find
 from saas_ssl.sources.source import Source
 from saas_ssl.sources.wording import shown, some
 from saas_ssl.trust.decisions import ACCEPT, LabelRow
-from saas_ssl.runs.files import ESTIMATOR_FILE
-from saas_ssl.runs.files import (FILES, LABELS_FILE, POSTERIOR_FILE, REVIEW_FILE, RUN_FILE)
 
 NUMBERS = frozenset(name for name, kind in LabelRow.__annotations__.items() if kind is float)
 """The columns of labels.csv that are not text."""

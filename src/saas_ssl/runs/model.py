@@ -14,19 +14,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from saas_ssl.vision.preprocessing import Preprocessing
 from saas_ssl.algorithm.blocks import below
-from saas_ssl.runs.checkpoints import write_safely
+from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.data.arrays import as_rows
+from saas_ssl.images.decoding import decoded, enough_workers, in_chunks
+from saas_ssl.images.form import LARGEST_SIDE, Form
+from saas_ssl.runs.checkpoints import write_safely
+from saas_ssl.runs.files import MODEL_FILE, WEIGHTS_FILE, save_tensors
 from saas_ssl.sources.reading import brought_to
 from saas_ssl.sources.source import Source, in_order
-from saas_ssl.images.decoding import in_chunks
-from saas_ssl.images.decoding import decoded, enough_workers
-from saas_ssl.images.form import LARGEST_SIDE, Form
-from saas_ssl.vision.networks import (NETWORKS, NetworkFactory, build, named_factory)
-from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.training.outputs import predict
-from saas_ssl.runs.files import MODEL_FILE, WEIGHTS_FILE, save_tensors
+from saas_ssl.vision.augment import Preprocessing
+from saas_ssl.vision.networks import NETWORKS, NetworkFactory, build, named_factory
 from saas_ssl.vision.whitening import Zca
 
 _NETWORK, _PREPROCESSING, _ZCA = "network.", "preprocessing.", "zca."

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from saas_ssl.algorithm.losses import log_softmax
 from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
-from saas_ssl.vision.preprocessing import Preprocessing
+from saas_ssl.vision.augment import Preprocessing
 
 _ROWS_AT_ONCE = 512
 

@@ -14,9 +14,8 @@ from saas_ssl.data.splits import split_validation
 from saas_ssl.training.devices import CPU, Place
 from saas_ssl.training.presets import Settings
 from saas_ssl.training.ranks import ALONE, Ranks
-from saas_ssl.vision.augment import augmented_view, named_recipe
+from saas_ssl.vision.augment import Preprocessing, augmented_view, fit_preprocessing, named_recipe
 from saas_ssl.vision.networks import NetworkFactory, build, named_factory
-from saas_ssl.vision.preprocessing import Preprocessing, fit_preprocessing
 
 
 @dataclass(frozen=True)
