@@ -51,10 +51,10 @@ _NAMES = {
     "runs.model": "Model load",
     "sources.digits": "read_digits",
     "sources.reading": "read",
-    "training.pipeline": (
-        "error_rate infer_posterior predict prepare train_classifier train_supervised"
-    ),
+    "training.outputs": "error_rate predict",
+    "training.pipeline": "infer_posterior train_classifier train_supervised",
     "training.presets": "Settings automatic named_preset",
+    "training.problem": "prepare",
     "vision.augment": "augmented_view fit_preprocessing named_recipe",
     "vision.embedding": "embed",
     "vision.networks": "build named_factory",

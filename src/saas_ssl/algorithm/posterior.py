@@ -30,7 +30,9 @@ INITIAL_POSTERIORS = {
     "random-class": random_class_posterior,
     "uniform": uniform_posterior,
 }
-SUPERVISED = "supervised"  # the outputs of networks that know the labelled rows: see pipeline.py
+SUPERVISED = (
+    "supervised"  # the outputs of networks that know the labelled rows: see training/pipeline.py
+)
 
 
 def hard_labels(P_u: Tensor) -> Tensor:

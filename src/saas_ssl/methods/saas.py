@@ -1,4 +1,4 @@
-"""SaaS, Speed as a Supervisor: Cicek, Fawzi and Soatto, ECCV 2018; algorithm.py has it all."""
+"""SaaS, Speed as a Supervisor: Cicek, Fawzi and Soatto, ECCV 2018; all of it is in `algorithm/`."""
 
 import time
 from dataclasses import replace
