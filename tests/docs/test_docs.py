@@ -23,8 +23,10 @@ from saas_ssl.vision.networks import NETWORKS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-ESTIMATOR = (ROOT / "docs" / "estimator.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README + ESTIMATOR, flags=re.DOTALL)
+ESTIMATOR, PYTHON, RESULTS = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("estimator", "python", "results")
+)
+BLOCKS = re.findall(r"```python\n(.*?)```", README + PYTHON + ESTIMATOR, flags=re.DOTALL)
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -42,10 +44,10 @@ def test_code_in_documents_runs(block: str, tmp_path: Path) -> None:
     assert done.stdout.strip()
 
 
-def test_readme_commands_exist(tmp_path: Path) -> None:
+def test_commands_in_documents_exist() -> None:
     """`saas demo` itself runs in test_cli.py; here are its options, and make's targets."""
-    commands = re.findall(r"^\$ (.+)$", README, flags=re.MULTILINE)
-    assert commands
+    commands = re.findall(r"^\$ (.+)$", README + PYTHON + RESULTS, flags=re.MULTILINE)
+    assert len(commands) == 8
     for command in commands:
         name, *arguments = command.split()
         executable = Path(sys.executable).with_name(name)
@@ -118,15 +120,34 @@ def test_documents_name_what_exists() -> None:
     for name in (*NETWORKS, *RECIPES, "digits", "paper-cifar10", "paper-svhn", "authors-code"):
         assert f"`{name}`" in changelog
     assert set(PRESETS) >= {"digits", "paper-cifar10", "paper-svhn", "authors-code"}
-    for module in re.findall(r"^      (\w+\.py|\w+/)", README, flags=re.MULTILINE):
-        assert (ROOT / "src" / "saas_ssl" / module).exists()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", document.read_text()):
         if not target.startswith("http"):
-            assert (document.parent / target).exists()
+            place = document.parent / target if target else document
+            assert place.exists()
+            assert not anchor or anchor in anchors_of(place)
+
+
+def anchors_of(document: Path) -> list[str]:
+    """What GitHub makes of headings."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), flags=re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
+
+
+def test_the_readme_is_a_screen_and_a_half() -> None:
+    assert len(README.splitlines()) <= 120
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(example.splitlines()) <= 12
+
+
+def test_the_index_names_every_document() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    for path in [*(ROOT / "docs").glob("*.*"), *(ROOT / "docs" / "examples").glob("*.py")]:
+        name = path.relative_to(ROOT / "docs").as_posix()
+        assert name == "README.md" or f"]({name}" in index
 
 
 def test_every_method_and_its_settings_are_in_the_document_of_the_comparison() -> None:
