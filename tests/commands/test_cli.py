@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -101,12 +102,30 @@ def test_wrong_use_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_does_not_import_torch(tmp_path: Path) -> None:
-    code = "import sys, saas_ssl.commands.app; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    done = saas("--help", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "demo" in done.stdout
+SLOW_TO_IMPORT = {
+    *("torch", "numpy", "scipy", "sklearn", "PIL", "matplotlib", "joblib", "safetensors", "jinja2"),
+    *("pandas", "pyarrow", "starlette", "uvicorn", "onnx", "tensorboard"),
+}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["label", "--help"]])
+def test_help_comes_at_once_because_it_imports_little(arguments: list[str]) -> None:
+    code = (
+        "import sys; from saas_ssl.commands.app import app\n"
+        f"try: app({arguments}, prog_name='saas')\n"
+        f"finally: print(sorted({SLOW_TO_IMPORT} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert "label" in done.stdout or "--version" in arguments
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    done = saas("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"saas-ssl {version('saas-ssl')}\n")
+    as_module = [sys.executable, "-m", "saas_ssl", "--version"]
+    assert subprocess.run(as_module, capture_output=True, text=True).stdout == done.stdout
+    assert "demo" in saas("--help", cwd=tmp_path).stdout
 
 
 @pytest.mark.slow

@@ -34,7 +34,9 @@ def _tell_version(wanted: bool) -> None:
 def saas(
     _version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_tell_version, help="Say it, and end."),
+        typer.Option(
+            "--version", is_eager=True, callback=_tell_version, help="Print the version, and end."
+        ),
     ] = False,
 ) -> None:
     """Label the rest: a few labels in, all labels and a classifier out."""
