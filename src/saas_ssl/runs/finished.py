@@ -19,7 +19,7 @@ from saas_ssl.runs.files import (
     REVIEW_FILE,
     RUN_FILE,
 )
-from saas_ssl.sources.finding import find
+from saas_ssl.sources.finding import ARCHIVES, find
 from saas_ssl.sources.source import Source
 from saas_ssl.sources.wording import shown, some
 from saas_ssl.trust.decisions import ACCEPT, LabelRow
@@ -27,7 +27,6 @@ from saas_ssl.trust.decisions import ACCEPT, LabelRow
 NUMBERS = frozenset(name for name, kind in LabelRow.__annotations__.items() if kind is float)
 """The columns of labels.csv that are not text."""
 _NEEDED = ("id", "label", "probability", "source", "decision")
-_ARCHIVES = ("idx", "cifar10", "svhn")
 
 
 class _Request(BaseModel):
@@ -162,7 +161,7 @@ def _places_of(spec: str) -> set[Path]:
     kind, _, rest = spec.partition(":")
     if kind == "digits":
         return set()
-    return {Path(os.path.expanduser(rest if kind in _ARCHIVES and rest else spec)).resolve()}
+    return {Path(os.path.expanduser(rest if kind in ARCHIVES and rest else spec)).resolve()}
 
 
 def _typed(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from saas_ssl.sources.source import Source
 from saas_ssl.sources.svhn import find_svhn
 from saas_ssl.sources.wording import some
 
-_ARCHIVES = {"idx": find_idx, "cifar10": find_cifar10, "svhn": find_svhn}
+ARCHIVES = {"idx": find_idx, "cifar10": find_cifar10, "svhn": find_svhn}
+"""Folders of well-known files, which are named KIND:DIR or KIND:DIR:PART."""
 _SPLITS = ("train", "test", "validation")
 
 
@@ -37,12 +38,12 @@ def _find(spec: str, path: Path) -> Source:
     kind, colon, rest = spec.partition(":")
     if kind == "digits":
         return find_digits(rest)
-    if colon and kind in _ARCHIVES:
+    if colon and kind in ARCHIVES:
         rest = os.path.expanduser(rest)
         if os.path.exists(rest) or ":" not in rest:  # its name may hold a colon
-            return _ARCHIVES[kind](Path(rest))
+            return ARCHIVES[kind](Path(rest))
         place, _, part = rest.rpartition(":")
-        return _ARCHIVES[kind](Path(place), part)
+        return ARCHIVES[kind](Path(place), part)
     if os.path.isdir(path):  # Path.is_dir raises for names that are too long
         tables = sorted(path.glob("*.parquet"))
         if tables and not has_images(path):
