@@ -190,7 +190,8 @@ def test_published_verdicts_follow_from_the_runs(path: Path) -> None:
     for run in record["runs"]:
         records.setdefault(run["arm"], {})[run["seed"]] = run
     protocol = experiment.protocol(conditions["protocol"]["kind"])
-    assert protocol.model_dump(mode="json") == conditions["protocol"]  # the code's of today
+    # The code's of today; a setting that is newer than the run had its default.
+    assert type(protocol).model_validate(conditions["protocol"]) == protocol
     assert set(records) == set(experiment.arms(protocol))
     ordered = {arm: records[arm] for arm in experiment.arms(protocol)}
     verdicts = experiment.verdicts(ordered)

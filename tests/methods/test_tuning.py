@@ -87,4 +87,7 @@ def test_published_runs_have_the_settings_of_the_preset(path: Path) -> None:
     x = torch.zeros(len(y), *shape, dtype=torch.uint8)
     data = PartiallyLabelled(x, y, "0123456789", range(len(y)))  # type: ignore[arg-type]
     for cell in record["cells"]:
-        assert cell["settings"] == as_told(small(cell["method"], data, budget, {}))
+        preset = small(cell["method"], data, budget, {})
+        # A setting that is newer than the run had its default.
+        then = type(preset).model_validate(cell["settings"])
+        assert as_told(then) == as_told(preset)

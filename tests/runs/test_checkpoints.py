@@ -236,7 +236,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
         "try: save(store, 2, int(sys.argv[2]))\n"
         "except OSError as error: sys.exit(f'{error.errno}, still {number_of(store)}')"
     )
-    here = str(Path(__file__).parents[1])
+    here = str(Path(__file__).parent)
     for size, said in ((BIG, "27, still 1\n"), (5, "")):
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path), str(size)],
