@@ -172,3 +172,8 @@ def write_hugging_face(
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path)
     return path
+
+
+def hugging_face(path: Path, **options: Any) -> Path:
+    images = [encoded(plain(value)) for value in (10, 20, 30, 40)]
+    return write_hugging_face(path, images, [1, 0, None, -1], ["dog", "cat"], **options)
