@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command import README, saas
+from command import README, Here, saas
 from saas_ssl import generator_at, hold_out, keep_labels, read_digits
 
 
@@ -77,21 +77,21 @@ def test_an_existing_run_is_refused_in_one_sentence(finished: tuple[Path, str]) 
     assert (folder / "runs" / "digits" / "run.json").read_text() == before
 
 
-def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
+def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path, saas_here: Here) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("precious")
-    done = saas("demo", "--out", "photos", "--overwrite", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "not a run directory" in done.stderr
+    done = saas_here("demo", "--out", "photos", "--overwrite", cwd=tmp_path)
+    assert done.code == 1
+    assert "not a run directory" in done.errors
     assert (tmp_path / "photos" / "cat.jpg").read_text() == "precious"
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, saas_here: Here) -> None:
     (tmp_path / "file").write_text("")
-    done = saas("demo", "--out", "file/run", cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("saas: ")
-    assert done.stderr.count("\n") == 1
+    done = saas_here("demo", "--out", "file/run", cwd=tmp_path)
+    assert done.code == 1
+    assert done.errors.startswith("saas: ")
+    assert done.errors.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [["demo", "--seed", "x"], ["demo", "--sed", "1"], ["dmo"]])

@@ -1,4 +1,6 @@
-"""`saas label` and `saas predict` as a user calls them: real processes, real files."""
+"""`saas label` and `saas predict` as a user calls them: real files, and real processes where it
+matters how one starts, prints and ends; what is refused is mostly refused within this one.
+"""
 
 import json
 import os
@@ -16,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from command import QUICK, README, SAAS, rows_of, saas
+from command import QUICK, README, SAAS, Here, rows_of, saas
 from photos import CLASSES, write_photos
 from saas_ssl import load
 
@@ -98,33 +100,33 @@ def test_the_summary_speaks_plainly(finished: Run) -> None:
     assert "saas predict runs/a NEW --out new.csv" in text
 
 
-def test_a_second_run_reuses_the_decoded_images(finished: Run) -> None:
+def test_a_second_run_reuses_the_decoded_images(finished: Run, saas_here: Here) -> None:
     cache = finished.folder / "runs" / ".saas-cache"
     before = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
     assert len(before) == 2
-    done = saas("label", "photos", "--out", "runs/again", *QUICK, cwd=finished.folder)
-    assert done.returncode == 0, done.stderr
+    done = saas_here("label", "photos", "--out", "runs/again", *QUICK, cwd=finished.folder)
+    assert done.code == 0, done.errors
     assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == before
     for name in ("labels.csv", "posterior.safetensors", "model.safetensors", "skipped.csv"):
         first, again = (finished.folder / "runs" / run / name for run in ("a", "again"))
         assert first.read_bytes() == again.read_bytes()
 
 
-def test_config_repeats_a_run(finished: Run) -> None:
+def test_config_repeats_a_run(finished: Run, saas_here: Here) -> None:
     config = ["--config", "runs/a/run.json"]
-    done = saas("label", *config, "--out", "runs/same", cwd=finished.folder)
-    assert done.returncode == 0, done.stderr
+    done = saas_here("label", *config, "--out", "runs/same", cwd=finished.folder)
+    assert done.code == 0, done.errors
     first, same = (finished.folder / "runs" / run for run in ("a", "same"))
     assert (first / "labels.csv").read_bytes() == (same / "labels.csv").read_bytes()
     one = ["--outer-iterations", "1", "--seed", "3", "--out", "runs/other"]
-    done = saas("label", *config, *one, cwd=finished.folder)
-    assert done.returncode == 0, done.stderr
+    done = saas_here("label", *config, *one, cwd=finished.folder)
+    assert done.code == 0, done.errors
     record = json.loads((finished.folder / "runs" / "other" / "run.json").read_text())
     assert (record["seed"], record["config"]["outer_iterations"]) == (3, 1)
     assert record["config"]["inner_epochs"] == 4
 
 
-def test_predict_labels_new_photos(finished: Run, tmp_path: Path) -> None:
+def test_predict_labels_new_photos(finished: Run, tmp_path: Path, saas_here: Here) -> None:
     truth = write_photos(tmp_path / "new", n=60, labelled=0, seed=9)
     (tmp_path / "new" / "empty.jpg").touch()
     run = str(finished.folder / "runs" / "a")
@@ -141,7 +143,7 @@ def test_predict_labels_new_photos(finished: Run, tmp_path: Path) -> None:
     streamed = saas("predict", run, "new", "--out", "-", cwd=tmp_path)
     assert streamed.stdout == (tmp_path / "new.csv").read_text()
     assert "60 rows labelled" in streamed.stderr
-    assert saas("predict", run, "new", "--out", "table.parquet", cwd=tmp_path).returncode == 0
+    assert saas_here("predict", run, "new", "--out", "table.parquet", cwd=tmp_path).code == 0
     table = pq.read_table(tmp_path / "table.parquet")
     assert table.column_names == list(rows[0])
     assert table["label"].to_pylist() == [row["label"] for row in rows]
@@ -149,10 +151,10 @@ def test_predict_labels_new_photos(finished: Run, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/*.partial"))
 
 
-def test_the_same_model_in_python(finished: Run, tmp_path: Path) -> None:
+def test_the_same_model_in_python(finished: Run, tmp_path: Path, saas_here: Here) -> None:
     write_photos(tmp_path / "new", n=30, labelled=0, seed=9)
     run = finished.folder / "runs" / "a"
-    assert saas("predict", str(run), "new", "--out", "n.csv", cwd=tmp_path).returncode == 0
+    assert saas_here("predict", str(run), "new", "--out", "n.csv", cwd=tmp_path).code == 0
     rows = rows_of(tmp_path / "n.csv")
     model = load(run)
     files = [tmp_path / "new" / row["id"] for row in rows]
@@ -165,7 +167,9 @@ def test_the_same_model_in_python(finished: Run, tmp_path: Path) -> None:
     assert model.predict(files) == [row["label"] for row in rows]
 
 
-def test_predict_writes_over_nothing_unasked(finished: Run, tmp_path: Path) -> None:
+def test_predict_writes_over_nothing_unasked(
+    finished: Run, tmp_path: Path, saas_here: Here
+) -> None:
     write_photos(tmp_path / "new", n=3, labelled=0)
     (tmp_path / "new.csv").write_text("precious")
     run = str(finished.folder / "runs" / "a")
@@ -173,10 +177,10 @@ def test_predict_writes_over_nothing_unasked(finished: Run, tmp_path: Path) -> N
     assert (done.returncode, (tmp_path / "new.csv").read_text()) == (1, "precious")
     assert done.stderr == "saas: new.csv exists: choose another --out, or give --overwrite\n"
     (tmp_path / "other.skipped.csv").write_text("precious")
-    done = saas("predict", run, "new", "--out", "other.csv", cwd=tmp_path)
-    assert (done.returncode, (tmp_path / "other.skipped.csv").read_text()) == (1, "precious")
-    done = saas("predict", run, "new", "--out", "new.csv", "--overwrite", cwd=tmp_path)
-    assert done.returncode == 0
+    other = saas_here("predict", run, "new", "--out", "other.csv", cwd=tmp_path)
+    assert (other.code, (tmp_path / "other.skipped.csv").read_text()) == (1, "precious")
+    told = saas_here("predict", run, "new", "--out", "new.csv", "--overwrite", cwd=tmp_path)
+    assert told.code == 0
     assert len(rows_of(tmp_path / "new.csv")) == 3
 
 
@@ -221,13 +225,15 @@ def test_a_reader_that_has_had_enough_is_no_error_worth_telling(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_is_wrong_is_one_sentence(arguments: list[str], sentence: str, wrong: Path) -> None:
+def test_what_is_wrong_is_one_sentence(
+    arguments: list[str], sentence: str, wrong: Path, saas_here: Here
+) -> None:
     before = sorted(wrong.rglob("*"))
-    done = saas(*arguments, cwd=wrong)
-    assert done.returncode == 1
-    assert done.stderr.startswith("saas: ")
-    assert sentence in done.stderr
-    assert done.stderr.count("\n") == 1
+    done = saas_here(*arguments, cwd=wrong)
+    assert done.code == 1
+    assert done.errors.startswith("saas: ")
+    assert sentence in done.errors
+    assert done.errors.count("\n") == 1
     after = [path for path in wrong.rglob("*") if ".saas-cache" not in path.parts]
     assert sorted(after) == [path for path in before if ".saas-cache" not in path.parts]
 

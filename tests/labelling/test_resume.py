@@ -1,4 +1,8 @@
-"""A run that is killed, stopped, or out of disk goes on, and ends as if nothing had happened."""
+"""A run that is killed, stopped, or out of disk goes on, and ends as if nothing had happened.
+
+What is killed or stopped is a real process. Going on is mostly tested within this process, because
+starting another one takes seconds; the run that is killed twenty times ends in one of its own.
+"""
 
 import csv
 import io
@@ -10,9 +14,8 @@ import re
 import resource
 import shutil
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +23,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from command import Here
 from processes import (
     ONE,
     SUPERVISED,
@@ -36,7 +40,6 @@ from processes import (
     wait_until,
     where,
 )
-from saas_ssl.commands.app import main
 from saas_ssl.labelling.session import label_into
 from saas_ssl.labelling.task import ask
 from saas_ssl.runs.checkpoints import Checkpoints
@@ -137,7 +140,7 @@ def copy(stopped: Stopped, tmp_path: Path) -> Path:
 
 
 def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(
-    stopped: Stopped, reference: dict[str, Any], copy: Path
+    saas_here: Here, stopped: Stopped, reference: dict[str, Any], copy: Path
 ) -> None:
     code, out, errors = stopped.end
     assert (code, errors) == (130, "")
@@ -150,7 +153,7 @@ def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(
         "run.json",
     ]
     assert where(run) > Where(ONE, 1, 1)
-    assert run_to_end(*RESUME, cwd=copy).code == 0
+    assert saas_here(*RESUME, cwd=copy).code == 0
     assert_as_if_nothing_had_happened(copy / "run", reference)
 
 
@@ -168,7 +171,9 @@ def test_the_labels_so_far_are_there_and_complete(stopped: Stopped) -> None:
     assert record["results"] is None
 
 
-def test_being_told_to_end_is_like_ctrl_c(reference: dict[str, Any], tmp_path: Path) -> None:
+def test_being_told_to_end_is_like_ctrl_c(
+    saas_here: Here, reference: dict[str, Any], tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     with started(*COMMAND, *HARDLY_EVER, "--out", "run", cwd=tmp_path) as process:
         wait_until(is_at(run, Where(TWO, 0, 0)), process)
@@ -178,12 +183,12 @@ def test_being_told_to_end_is_like_ctrl_c(reference: dict[str, Any], tmp_path: P
     assert (code, errors) == (143, "")
     assert out.splitlines()[-1] == f"Stopped. {HOW}"
     assert where(run) > Where(TWO, 1, 0)  # nothing but the signal was a reason to save
-    assert run_to_end(*RESUME, cwd=tmp_path).code == 0
+    assert saas_here(*RESUME, cwd=tmp_path).code == 0
     assert_as_if_nothing_had_happened(run, reference)
 
 
 def test_ctrl_c_twice_loses_one_outer_iteration_at_most(
-    reference: dict[str, Any], tmp_path: Path
+    saas_here: Here, reference: dict[str, Any], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     with started(*COMMAND, *HARDLY_EVER, "--out", "run", cwd=tmp_path) as process:
@@ -196,7 +201,7 @@ def test_ctrl_c_twice_loses_one_outer_iteration_at_most(
     # The end of an outer iteration is always saved.
     assert Where(ONE, 1, 0) <= where(run) < Where(TWO, 0, 0)
     assert len((run / "labels.csv").read_text().splitlines()) == 1 + ROWS
-    assert run_to_end(*RESUME, cwd=tmp_path).code == 0
+    assert saas_here(*RESUME, cwd=tmp_path).code == 0
     assert_as_if_nothing_had_happened(run, reference)
 
 
@@ -215,7 +220,7 @@ def test_ctrl_c_is_not_heard_any_more_when_all_is_said(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
-    reference: dict[str, Any], tmp_path: Path
+    saas_here: Here, reference: dict[str, Any], tmp_path: Path
 ) -> None:
     def as_if_full() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -227,38 +232,8 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
     assert where(run) >= Where(ONE, 0, 0)
     assert Checkpoints(run / "checkpoint").newest() is not None
     assert list(run.rglob("*.partial")) == []
-    assert run_to_end(*RESUME, cwd=tmp_path).code == 0
+    assert saas_here(*RESUME, cwd=tmp_path).code == 0
     assert_as_if_nothing_had_happened(run, reference)
-
-
-# What follows calls the command within this process: starting another one takes seconds.
-
-Call = Callable[..., Ended]
-
-
-@pytest.fixture
-def saas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
-    """The command as the shell calls it: `saas(folder, "label", ...)`."""
-
-    def call(folder: Path, *arguments: str) -> Ended:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["saas", *arguments])
-        code: object = 0
-        capsys.readouterr()
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-        out, errors = capsys.readouterr()
-        if isinstance(code, str):  # what the interpreter makes of it
-            return Ended(1, out, f"{errors}{code}\n")
-        assert code is None or isinstance(code, int)
-        return Ended(code or 0, out, errors)
-
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield call
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def change(run: Path, **values: object) -> None:
@@ -267,7 +242,7 @@ def change(run: Path, **values: object) -> None:
 
 
 def test_a_command_that_was_interrupted_hears_no_further_ctrl_c(
-    saas: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    saas_here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interpreter would die of it on its way out, and the exit code with it."""
 
@@ -276,12 +251,12 @@ def test_a_command_that_was_interrupted_hears_no_further_ctrl_c(
         return False
 
     monkeypatch.setattr("saas_ssl.runs.directory.is_running", interrupted)
-    assert saas(tmp_path, "status", "run").code == 130
+    assert saas_here("status", "run", cwd=tmp_path).code == 130
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_ctrl_c_just_before_it_is_ignored_changes_nothing(
-    saas: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    saas_here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, late = signal.signal, iter([True])
 
@@ -291,19 +266,21 @@ def test_ctrl_c_just_before_it_is_ignored_changes_nothing(
         return plain(number, handler)
 
     monkeypatch.setattr("signal.signal", set_late)
-    assert saas(tmp_path, "status", "run") == Ended(1, "", "saas: run is not a run directory\n")
+    assert saas_here("status", "run", cwd=tmp_path) == Ended(
+        1, "", "saas: run is not a run directory\n"
+    )
     assert next(late, False) is False  # it did come
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_a_checkpoint_that_was_cut_off_is_no_checkpoint(
-    saas: Call, copy: Path, reference: dict[str, Any]
+    saas_here: Here, copy: Path, reference: dict[str, Any]
 ) -> None:
     """Its predecessor is gone, so the run begins again; what it had measured is not doubled."""
     (newest,) = (copy / "run" / "checkpoint").glob("*.safetensors")
     newest.write_bytes(newest.read_bytes()[:-1])
     (copy / "run" / "checkpoint" / "999999.json.partial").write_text("{")
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     assert (done.code, done.errors) == (0, "")
     assert "supervised baseline" in done.out.splitlines()
     assert_as_if_nothing_had_happened(copy / "run", reference)
@@ -329,20 +306,22 @@ def test_a_checkpoint_that_was_cut_off_is_no_checkpoint(
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_a_run_never_goes_on_as_another(
-    saas: Call, stopped: Stopped, arguments: list[str], sentence: str
+    saas_here: Here, stopped: Stopped, arguments: list[str], sentence: str
 ) -> None:
     before = files(stopped.folder)
-    done = saas(stopped.folder, *RESUME, *arguments)
+    done = saas_here(*RESUME, *arguments, cwd=stopped.folder)
     assert done == Ended(1, "", f"saas: {sentence}\n")
     assert files(stopped.folder) == before
 
 
 @pytest.mark.parametrize("package", ["saas-ssl", "torch", "numpy", "pillow"])
-def test_a_run_never_goes_on_with_another_version(saas: Call, copy: Path, package: str) -> None:
+def test_a_run_never_goes_on_with_another_version(
+    saas_here: Here, copy: Path, package: str
+) -> None:
     versions = json.loads((copy / "run" / "run.json").read_text())["versions"]
     change(copy / "run", versions=versions | {package: "0.0.1"})
     before = files(copy)
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     assert (done.code, done.out) == (1, "")
     assert done.errors.startswith(
         f"saas: run was begun with {package} 0.0.1, but this is {package}"
@@ -352,35 +331,35 @@ def test_a_run_never_goes_on_with_another_version(saas: Call, copy: Path, packag
 
 
 def test_a_run_goes_on_with_another_patch_of_python(
-    saas: Call, copy: Path, reference: dict[str, Any]
+    saas_here: Here, copy: Path, reference: dict[str, Any]
 ) -> None:
     (newest,) = (copy / "run" / "checkpoint").glob("*.json")
     ours, older = (f'"python": "{version}"' for version in (platform.python_version(), "3.0.0"))
     for file in (newest, copy / "run" / "run.json"):
         file.write_text(file.read_text().replace(ours, older))
     assert older in (copy / "run" / "run.json").read_text()
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     assert (done.code, done.errors) == (0, "")
     assert_as_if_nothing_had_happened(copy / "run", reference)
 
 
-def test_a_run_never_goes_on_from_a_checkpoint_of_another(saas: Call, copy: Path) -> None:
+def test_a_run_never_goes_on_from_a_checkpoint_of_another(saas_here: Here, copy: Path) -> None:
     """As someone leaves it who copies folders about."""
     (newest,) = (copy / "run" / "checkpoint").glob("*.json")
     facts = json.loads(newest.read_text())
     newest.write_text(json.dumps(facts | {"identity": facts["identity"] | {"seed": 3}}))
     before = files(copy)
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     sentence = "the checkpoint in run is one of another run: seed was 3 there, not 0"
     assert (done.code, done.errors) == (1, f"saas: {sentence}\n")
     assert files(copy) == before
 
 
-def test_a_run_never_goes_on_with_fewer_processes(saas: Call, copy: Path) -> None:
+def test_a_run_never_goes_on_with_fewer_processes(saas_here: Here, copy: Path) -> None:
     """Those of torchrun are no --workers."""
     change(copy / "run", processes=2)
     before = files(copy)
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     sentence = "saas: run was begun with 2 processes, but this is 1\n"
     assert (done.code, done.errors) == (1, sentence)
     assert files(copy) == before
@@ -390,22 +369,24 @@ NEEDED = ("request", "preset", "given", "config", "seed", "execution", "budget",
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", "null", "{}", "[" * 200_000, "\udcff"])
-def test_a_broken_record_is_one_sentence(saas: Call, copy: Path, text: str) -> None:
+def test_a_broken_record_is_one_sentence(saas_here: Here, copy: Path, text: str) -> None:
     (copy / "run" / "run.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     before = files(copy)
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     sentence = "run is not a run that can go on: it has no run.json of this version"
     assert done == Ended(1, "", f"saas: {sentence}\n")
     assert files(copy) == before
 
 
 @pytest.mark.parametrize("name", [*NEEDED, "checkpoint_every", "log", "processes", "results"])
-def test_a_record_of_an_earlier_version_is_one_sentence(saas: Call, copy: Path, name: str) -> None:
+def test_a_record_of_an_earlier_version_is_one_sentence(
+    saas_here: Here, copy: Path, name: str
+) -> None:
     record = json.loads((copy / "run" / "run.json").read_text())
     del record[name]
     (copy / "run" / "run.json").write_text(json.dumps(record))
     before = files(copy)
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     sentence = "run is not a run that can go on: it has no run.json of this version"
     assert done == Ended(1, "", f"saas: {sentence}\n")
     assert files(copy) == before
@@ -417,60 +398,62 @@ def test_a_record_of_an_earlier_version_is_one_sentence(saas: Call, copy: Path, 
     + [(name, {}) for name in ("request", "data", "versions")],
 )
 def test_a_record_that_makes_no_sense_is_one_sentence(
-    saas: Call, copy: Path, name: str, value: object
+    saas_here: Here, copy: Path, name: str, value: object
 ) -> None:
     change(copy / "run", **{name: value})
     before = files(copy)
-    done = saas(copy, *RESUME)
+    done = saas_here(*RESUME, cwd=copy)
     assert done.code == 1
     assert re.fullmatch(r"saas: .+\n", done.errors)
     assert files(copy) == before
 
 
 @pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
-def test_what_is_no_run_is_left_alone(saas: Call, tmp_path: Path, overwrite: list[str]) -> None:
-    done = saas(tmp_path, "label", "--resume", *overwrite)
+def test_what_is_no_run_is_left_alone(
+    saas_here: Here, tmp_path: Path, overwrite: list[str]
+) -> None:
+    done = saas_here("label", "--resume", *overwrite, cwd=tmp_path)
     assert done == Ended(1, "", "saas: name the run to go on with: --out RUN --resume\n")
     sentence = "saas: run is not a run that can go on: it has no run.json of this version\n"
-    assert saas(tmp_path, *RESUME, *overwrite) == Ended(1, "", sentence)
+    assert saas_here(*RESUME, *overwrite, cwd=tmp_path) == Ended(1, "", sentence)
     assert files(tmp_path) == {}
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "photo.jpg").write_text("precious")
     for arguments in (RESUME, [*COMMAND, "--out", "run", "--resume"]):
-        assert saas(tmp_path, *arguments, *overwrite) == Ended(1, "", sentence)
+        assert saas_here(*arguments, *overwrite, cwd=tmp_path) == Ended(1, "", sentence)
         assert files(tmp_path) == {"run/photo.jpg": b"precious"}
 
 
-def test_a_finished_run_stays_as_it_is(saas: Call, reference: dict[str, Any]) -> None:
+def test_a_finished_run_stays_as_it_is(saas_here: Here, reference: dict[str, Any]) -> None:
     folder = reference["run"].parent
     before = files(folder)
     for arguments in (RESUME, [*COMMAND, "--out", "run", "--resume"]):
-        assert saas(folder, *arguments) == Ended(0, "run is finished already.\n", "")
+        assert saas_here(*arguments, cwd=folder) == Ended(0, "run is finished already.\n", "")
         assert files(folder) == before
-    done = saas(folder, *RESUME, "--seed", "1")
+    done = saas_here(*RESUME, "--seed", "1", cwd=folder)
     assert done == Ended(1, "", "saas: seed is 0 in run, but 1 is asked for\n")
-    done = saas(folder, *COMMAND, "--out", "run")
+    done = saas_here(*COMMAND, "--out", "run", cwd=folder)
     sentence = "run exists: choose another --out, or give --overwrite"
     assert done == Ended(1, "", f"saas: {sentence}\n")
     assert files(folder) == before
 
 
-def test_an_unfinished_run_is_not_written_over_unasked(saas: Call, stopped: Stopped) -> None:
+def test_an_unfinished_run_is_not_written_over_unasked(saas_here: Here, stopped: Stopped) -> None:
     before = files(stopped.folder)
-    done = saas(stopped.folder, *COMMAND, "--out", "run")
+    done = saas_here(*COMMAND, "--out", "run", cwd=stopped.folder)
     sentence = "run exists: choose another --out, or give --resume to continue it, or --overwrite"
     assert done == Ended(1, "", f"saas: {sentence}\n")
     assert files(stopped.folder) == before
 
 
-def test_two_processes_never_write_the_same_run(saas: Call, tmp_path: Path) -> None:
+def test_two_processes_never_write_the_same_run(saas_here: Here, tmp_path: Path) -> None:
     run = tmp_path / "run"
     endless = [*COMMAND, "--outer-iterations", "100000", "--out", "run"]
     with started(*endless, cwd=tmp_path) as process:
         wait_until(is_at(run, Where(ONE, 0, 0)), process)
         sentence = "saas: run is being written by another process\n"
         for option in ("--resume", "--overwrite"):
-            done = saas(tmp_path, *endless, option)
+            done = saas_here(*endless, option, cwd=tmp_path)
             assert (done.code, done.errors) == (1, sentence)
         before = where(run)
         wait_until(is_at(run, before, after=before), process)  # and is not disturbed
@@ -486,7 +469,7 @@ def write_rows(path: Path, seed: int = 0, rows: int = 60, features: int = 4) -> 
     np.savez(path, x=x.astype(np.float32), y=np.where(np.arange(rows) % 5 == 0, y, -1))
 
 
-def test_data_that_changed_under_their_name_are_named(saas: Call, tmp_path: Path) -> None:
+def test_data_that_changed_under_their_name_are_named(saas_here: Here, tmp_path: Path) -> None:
     run, table = tmp_path / "run", tmp_path / "rows.npz"
     write_rows(table)
     kept, endless = table.read_bytes(), ["--set", "classifier_epochs=100000", "--out", "run"]
@@ -502,14 +485,16 @@ def test_data_that_changed_under_their_name_are_named(saas: Call, tmp_path: Path
         ({"features": 5}, "rows of shape [4], now [5]"),
     ):
         write_rows(table, **changed)
-        done = saas(tmp_path, *RESUME)
+        done = saas_here(*RESUME, cwd=tmp_path)
         assert (done.code, done.errors) == (1, f"{opening}{difference}\n")
         assert files(run) == before
     table.unlink()
-    done = saas(tmp_path, *RESUME)
+    done = saas_here(*RESUME, cwd=tmp_path)
     assert (done.code, done.errors) == (1, "saas: rows.npz does not exist\n")
     table.write_bytes(kept)
-    done = saas(tmp_path, "label", "rows.npz", *endless, "--seed", "0", "--resume", "--budget", "x")
+    done = saas_here(
+        "label", "rows.npz", *endless, "--seed", "0", "--resume", "--budget", "x", cwd=tmp_path
+    )
     assert done.errors == "saas: 'x' is not a length of time such as 90s, 20m, 1.5h or 2d\n"
     assert files(run) == before
 
@@ -571,7 +556,7 @@ def test_a_run_that_was_killed_before_its_first_file_begins_anew(tmp_path: Path)
 
 
 def test_a_run_that_was_killed_after_its_last_file_is_finished(
-    saas: Call, reference: dict[str, Any], tmp_path: Path
+    saas_here: Here, reference: dict[str, Any], tmp_path: Path
 ) -> None:
     """As a process leaves it that is killed when only its checkpoints are to be removed."""
     run = tmp_path / "run"
@@ -579,7 +564,7 @@ def test_a_run_that_was_killed_after_its_last_file_is_finished(
     (run / "checkpoint").mkdir()
     (run / "checkpoint" / "lock").touch()
     Checkpoints(run / "checkpoint").save({"stage": "two"}, {})
-    assert saas(tmp_path, *RESUME) == Ended(0, "run is finished already.\n", "")
+    assert saas_here(*RESUME, cwd=tmp_path) == Ended(0, "run is finished already.\n", "")
     assert_as_if_nothing_had_happened(run, reference)
 
 
@@ -602,7 +587,7 @@ def test_a_run_that_another_process_has_finished_meanwhile_stays_finished(
 
 
 def test_all_is_on_the_disk_before_a_run_calls_itself_finished(
-    saas: Call, copy: Path, monkeypatch: pytest.MonkeyPatch
+    saas_here: Here, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a power loss leaves a finished run with empty files, or numbers that were never there.
 
@@ -616,7 +601,7 @@ def test_all_is_on_the_disk_before_a_run_calls_itself_finished(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
-    assert saas(copy, *RESUME, *HARDLY_EVER).code == 0
+    assert saas_here(*RESUME, *HARDLY_EVER, cwd=copy).code == 0
     checkpoint = next(n for n, name in enumerate(seen) if re.fullmatch(r"\d+\.json", name))
     assert "metrics.jsonl" in seen[:checkpoint]  # the checkpoint says how long it is
     last = len(seen) - 1 - seen[::-1].index("run.json")

@@ -1,14 +1,13 @@
 """Devices and precisions, as far as a CPU can tell."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from command import Here, saas
 from saas_ssl.algorithm.descent import Descent
 from saas_ssl.algorithm.host import Host
 from saas_ssl.algorithm.network import copied_state, unwrapped
@@ -24,7 +23,6 @@ from saas_ssl.vision.networks import build, named_factory
 from small_problems import FEATURES, features, with_
 from toy import last
 
-SAAS = str(Path(sys.executable).with_name("saas"))
 META = torch.device("meta")
 
 
@@ -211,18 +209,11 @@ def test_real_compilation_gives_the_same_posterior() -> None:
         torch.testing.assert_close(one.P_u, other.P_u, rtol=1e-3, atol=1e-3)
 
 
-def test_the_command_in_lower_precision(tmp_path: Path) -> None:
+def test_the_command_in_lower_precision(tmp_path: Path, saas_here: Here) -> None:
     command = ["label", "digits:train", "--keep-labels", "50", "--unlabelled", "100", "--out", "r"]
     command += ["--image-size", "8", "--inner-epochs", "1", "--outer-iterations", "1"]
     command += ["--set", "classifier_epochs=1", "--set", "width=4"]
-    done = subprocess.run(
-        [SAAS, *command, "--precision", "bf16", "--device", "cpu", "--quiet"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = saas(*command, "--precision", "bf16", "--device", "cpu", "--quiet", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     record = json.loads((tmp_path / "r" / "run.json").read_text())
     assert record["execution"]["precision"] == "bf16"
@@ -233,11 +224,8 @@ def test_the_command_in_lower_precision(tmp_path: Path) -> None:
         (["--log", "wandb"], "log: input should be 'tensorboard', not 'wandb'"),
         (["--budget", "soon"], "'soon' is not a length of time"),
     ):
-        arguments = [*command[:-6], "--out", "no", *wrong]
-        done = subprocess.run(
-            [SAAS, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1
-        assert sentence in done.stderr
-        assert done.stderr.count("\n") == 1
+        refused = saas_here(*command[:-6], "--out", "no", *wrong, cwd=tmp_path)
+        assert refused.code == 1
+        assert sentence in refused.errors
+        assert refused.errors.count("\n") == 1
         assert not (tmp_path / "no").exists()
