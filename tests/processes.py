@@ -81,7 +81,7 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
             out, errors = process.communicate()
             raise AssertionError(f"ended too soon with {process.returncode}:\n{out}\n{errors}")
         assert time.monotonic() < deadline, "nothing happens"
-        time.sleep(0.002)
+        time.sleep(0.005)
 
 
 def newest_facts(run: Path) -> dict[str, Any] | None:

@@ -5,10 +5,12 @@ import json
 import os
 import re
 import signal
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +19,8 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from processes import LIMIT, run_to_end, started, wait_until
+from command import Here
+from processes import LIMIT, started, wait_until
 from saas_ssl.algorithm.network import copied_state
 from saas_ssl.commands.app import app
 from saas_ssl.experiments import trial
@@ -57,10 +60,29 @@ def without_times(results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+class Reproduced(NamedTuple):
+    out: Path
+    results: Any
+    text: str
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reproduced]:
+    """An experiment of two seeds in this process, never interrupted; to be read only."""
+
+    @cache
+    def once(name: str) -> Reproduced:
+        out = tmp_path_factory.mktemp(name) / "out"
+        return Reproduced(out, *reproduce(name, out))
+
+    return once
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_at_the_scale_of_smoke(name: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    results, text = reproduce(name, out)
+def test_every_experiment_at_the_scale_of_smoke(
+    name: str, undisturbed: Callable[[str], Reproduced]
+) -> None:
+    out, results, text = undisturbed(name)
     arms = EXPERIMENTS[name].arms(EXPERIMENTS[name].protocol("smoke"))
     assert {(run["arm"], run["seed"]) for run in results["runs"]} == {
         (arm, seed) for arm in arms for seed in range(2)
@@ -84,8 +106,10 @@ def test_every_experiment_at_the_scale_of_smoke(name: str, tmp_path: Path) -> No
     assert not any(path.is_dir() for path in (out / "cells").iterdir())  # no checkpoints left
 
 
-def test_the_same_seeds_give_the_same_numbers_in_any_process(tmp_path: Path) -> None:
-    one, _ = reproduce("resnet-table", tmp_path / "one", range(2))
+def test_the_same_seeds_give_the_same_numbers_in_any_process(
+    tmp_path: Path, undisturbed: Callable[[str], Reproduced]
+) -> None:
+    one = undisturbed("resnet-table").results
     two, _ = reproduce("resnet-table", tmp_path / "two", range(2), workers=2)
     assert without_times(one) == without_times(two)
     assert without_times(one)[0] != without_times(one)[2]  # another seed, another result
@@ -181,7 +205,9 @@ def test_phase_two_goes_on_after_its_last_checkpoint(
 COMMAND = ["reproduce", "resnet-table", "--seeds", "2", "--workers", "2", "--out", "out"]
 
 
-def test_killed_or_interrupted_it_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+def test_killed_or_interrupted_it_goes_on_with_what_is_missing(
+    tmp_path: Path, undisturbed: Callable[[str], Reproduced], saas_here: Here
+) -> None:
     out = tmp_path / "out"
     with started(*COMMAND, cwd=tmp_path) as process:
         wait_until(lambda: any((out / "cells").glob("*.json")), process)
@@ -195,12 +221,11 @@ def test_killed_or_interrupted_it_goes_on_with_what_is_missing(tmp_path: Path) -
     with started(*COMMAND, "--resume", cwd=tmp_path) as process:
         wait_until(lambda: len(list((out / "cells").glob("*.json"))) > len(there), process)
         os.kill(process.pid, signal.SIGKILL)
-    done = run_to_end(*COMMAND, "--resume", cwd=tmp_path)
+    done = saas_here(*COMMAND, "--workers", "1", "--resume", cwd=tmp_path)
     assert done.code == 0, done.errors
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in there.items())
     results = json.loads((out / "results.json").read_text())
-    whole, _ = reproduce("resnet-table", tmp_path / "whole", range(2))
-    assert without_times(results) == without_times(whole)
+    assert without_times(results) == without_times(undisturbed("resnet-table").results)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from command import QUICK, saas
+from command import QUICK, Here, saas
 from photos import write_photos
-from processes import ended, run_to_end, started, wait_until
+from processes import Ended, ended, run_to_end, started, wait_until
 from saas_ssl import load
 from saas_ssl.commands.app import app
 from saas_ssl.exporting import FORMATS, export
@@ -75,10 +75,10 @@ def test_a_run_on_features(place: Path, tmp_path: Path) -> None:
     assert export(place / "features", "csv", tmp_path / "f.csv").startswith("60 labels in ")
 
 
-def test_quiet_says_nothing(place: Path, tmp_path: Path) -> None:
+def test_quiet_says_nothing(place: Path, tmp_path: Path, saas_here: Here) -> None:
     out = str(tmp_path / "t.csv")
-    done = saas("export", "run", "--format", "csv", "--out", out, "--quiet", cwd=place)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = saas_here("export", "run", "--format", "csv", "--out", out, "--quiet", cwd=place)
+    assert done == Ended(0, "", "")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from command import QUICK, saas
+from command import QUICK, Here, saas
 from photos import write_photos
 from review_runs import CLASSES, feature_run, image_run, rows_of, write_images, write_run
 from saas_ssl.algorithm.randomness import generator_at
@@ -64,13 +64,13 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     assert "must end in .csv" in refusal(lambda: export_corrected(run, tmp_path / "c.txt"))
 
 
-def test_a_run_with_decisions_is_never_replaced(tmp_path: Path) -> None:
+def test_a_run_with_decisions_is_never_replaced(tmp_path: Path, saas_here: Here) -> None:
     write_photos(tmp_path / "photos", n=60, labelled=10)
     image_run(tmp_path)
     decide(tmp_path / "run", {2: "cat"})
-    done = saas("label", "photos", "--out", "run", "--overwrite", *QUICK, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "run holds the decisions of a review" in done.stderr
+    done = saas_here("label", "photos", "--out", "run", "--overwrite", *QUICK, cwd=tmp_path)
+    assert done.code == 1
+    assert "run holds the decisions of a review" in done.errors
     assert (tmp_path / "run/review.jsonl").is_file()
 
 
@@ -81,7 +81,7 @@ def test_features_are_known_by_their_ids(tmp_path: Path) -> None:
     assert table(tmp_path / "c.csv")[-1] == {"id": "39", "label": "cat", "source": "reviewed"}
 
 
-def test_label_check_and_label_again(tmp_path: Path) -> None:
+def test_label_check_and_label_again(tmp_path: Path, saas_here: Here) -> None:
     """All from the command line, on photos; the second export remembers the first review."""
     truth = write_photos(tmp_path / "photos", n=120, labelled=8)
     done = saas("label", "photos", "--out", "run", *QUICK, cwd=tmp_path)
@@ -97,8 +97,8 @@ def test_label_check_and_label_again(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "34 labels in corrected.csv: 10 rows checked" in done.stdout
     again = ("label", "photos", "--labels", "corrected.csv", "--out", "run2", *QUICK)
-    done = saas(*again, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    repeated = saas_here(*again, cwd=tmp_path)
+    assert repeated.code == 0, repeated.errors
     record = json.loads((tmp_path / "run2/run.json").read_text())
     assert record["data"]["labelled"] == 34
     assert record["command"].startswith("saas label photos --labels corrected.csv --out run2")
@@ -106,7 +106,7 @@ def test_label_check_and_label_again(tmp_path: Path) -> None:
     second = table(tmp_path / "run2/labels.csv")
     assert [second[row]["source"] for row in first] == ["given"] * 10
     assert [second[row]["label"] for row in first] == [truth[rows[row]["id"]] for row in first]
-    saas("review", "run2", "--export", "corrected2.csv", cwd=tmp_path)
+    saas_here("review", "run2", "--export", "corrected2.csv", cwd=tmp_path)
     reviewed = [
         row["path"] for row in table(tmp_path / "corrected2.csv") if row["source"] == "reviewed"
     ]
@@ -142,8 +142,10 @@ def test_classes_of_reviewed_rows_shift_nothing() -> None:
     ("arguments", "code"),
     [(["gone"], 1), (["photos"], 1), (["run", "--port", "x"], 2), (["run", "--overwrite"], 2)],
 )
-def test_wrong_use_is_one_sentence(tmp_path: Path, arguments: list[str], code: int) -> None:
+def test_wrong_use_is_one_sentence(
+    tmp_path: Path, arguments: list[str], code: int, saas_here: Here
+) -> None:
     (tmp_path / "photos").mkdir()
-    done = saas("review", *arguments, "--no-browser", cwd=tmp_path)
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
+    done = saas_here("review", *arguments, "--no-browser", cwd=tmp_path)
+    assert done.code == code
+    assert "Traceback" not in done.errors

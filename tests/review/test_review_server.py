@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from processes import ended, run_to_end
+from command import Here
+from processes import ended
 from review_runs import Server, actions, feature_run, image_run, served, write_run
 from saas_ssl.review.guard import LARGEST_BODY, is_our_host
 from saas_ssl.trust.decisions import LabelRow
@@ -301,8 +302,8 @@ def test_what_is_saved_survives_any_kill(tmp_path: Path) -> None:
     assert saved <= kept
 
 
-def test_a_second_review_of_a_run_is_refused(run: Path, server: Server) -> None:
-    done = run_to_end("review", str(run), "--no-browser", cwd=run.parent)
+def test_a_second_review_of_a_run_is_refused(run: Path, server: Server, saas_here: Here) -> None:
+    done = saas_here("review", str(run), "--no-browser", cwd=run.parent)
     assert done.code == 1
     assert done.errors.count("\n") == 1
     assert "is being reviewed by another process" in done.errors
@@ -323,7 +324,7 @@ def test_it_ends_when_told_to_and_says_how_to_go_on(tmp_path: Path, stop: signal
     assert len(actions(run)) == 1
 
 
-def test_another_address_is_warned_of_and_needs_the_token(tmp_path: Path) -> None:
+def test_another_address_is_warned_of_and_needs_the_token(tmp_path: Path, saas_here: Here) -> None:
     run = image_run(tmp_path)
     with served(run, "--host", "0.0.0.0") as server:  # noqa: S104
         assert server.ask("/api/run", token=False)[0] == 403
@@ -334,7 +335,7 @@ def test_another_address_is_warned_of_and_needs_the_token(tmp_path: Path) -> Non
         elsewhere = f"http://{socket.gethostname()}:{server.port}/?token={server.token}"
         assert server.process.stdout.readline() == f"From other machines: {elsewhere}\n"
     assert "0.0.0.0 can be reached by other machines" in server.told
-    done = run_to_end("review", str(run), "--host", "no.such.host.invalid", cwd=tmp_path)
+    done = saas_here("review", str(run), "--host", "no.such.host.invalid", cwd=tmp_path)
     assert (done.code, done.errors.count("\n")) == (1, 1)
 
 
@@ -351,9 +352,11 @@ def test_the_address_is_told_even_quietly(tmp_path: Path) -> None:
     assert told.count("\n") == 1  # and nothing else
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, server: Server) -> None:
+def test_a_port_that_is_taken_is_one_sentence(
+    tmp_path: Path, server: Server, saas_here: Here
+) -> None:
     run = image_run(tmp_path)
-    done = run_to_end("review", str(run), "--port", str(server.port), cwd=tmp_path)
+    done = saas_here("review", str(run), "--port", str(server.port), cwd=tmp_path)
     assert done.code == 1
     assert f"127.0.0.1, port {server.port}: Address already in use" in done.errors
 
@@ -400,12 +403,12 @@ def test_features_are_told_by_their_names(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_reviewed_is_told_in_one_sentence(
-    tmp_path: Path, prepare: str, words: str
+    tmp_path: Path, prepare: str, words: str, saas_here: Here
 ) -> None:
     image_run(tmp_path)
     write_run_relative(tmp_path)
     os.system(f"cd '{tmp_path}' && {prepare}")  # noqa: S605
-    done = run_to_end("review", "run", "--no-browser", cwd=tmp_path)
+    done = saas_here("review", "run", "--no-browser", cwd=tmp_path)
     assert done.code == 1
     assert done.errors.startswith("saas: ")
     assert done.errors.count("\n") == 1
