@@ -15,7 +15,6 @@ from saas_ssl.training.forecast import Forecast, Speed, in_words, measure, plann
 from saas_ssl.training.presets import PRESETS, Settings
 from saas_ssl.training.problem import Problem, prepare
 from saas_ssl.training.ranks import ALONE
-from saas_ssl.training.times import seconds_of
 from small_problems import FEATURES, features, with_
 
 SETTINGS = FEATURES.changed(inner_epochs=4, outer_iterations=5, classifier_epochs=10)
@@ -29,20 +28,6 @@ class Timer:
 
     def __call__(self) -> float:
         return self.left
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90), ("20m", 1200), ("20min", 1200), ("1.5h", 5400), ("2d", 172_800), (" 5 m ", 300)],
-)
-def test_lengths_of_time(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "20", "m", "-5m", "0s", "1w", "5 m 3 s", "1e3s", "nan", "∞s"])
-def test_what_is_no_length_of_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a length of time such as 90s, 20m, 1\.5h or 2d"):
-        seconds_of(text)
 
 
 @given(
