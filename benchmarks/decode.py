@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from saas_ssl.images.decoding import enough_workers
+from saas_ssl.images.pool import enough_workers
 from saas_ssl.sources.finding import find
 from saas_ssl.sources.reading import read_source
 

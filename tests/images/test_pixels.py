@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saas_ssl.images.decoding import CHUNK, in_chunks
 from saas_ssl.images.form import Form, Seen
 from saas_ssl.images.pixels import Encoded, decode_chunk, look
+from saas_ssl.images.pool import CHUNK, in_chunks
 from saas_ssl.sources.reading import read, read_source
 from saas_ssl.sources.source import Source, class_names
 from samples import Bytes, encoded, noise, picture, plain, turned, write

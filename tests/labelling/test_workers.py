@@ -70,7 +70,7 @@ class Command:
 
     def workers(self) -> list[int]:
         """Those that are workers."""
-        return [pid for pid in self.alive() if "saas_ssl.labelling.worker" in words(pid)]
+        return [pid for pid in self.alive() if "saas_ssl.labelling.worker_main" in words(pid)]
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         wait_until(condition, self.process)

@@ -5,9 +5,9 @@ import numpy as np
 from PIL import Image
 from pyarrow import parquet
 
-from saas_ssl.images.decoding import in_chunks
 from saas_ssl.images.pictures import as_picture
 from saas_ssl.images.pixels import Encoded, only_bombs_noticed
+from saas_ssl.images.pool import in_chunks
 from saas_ssl.sources.finding import find
 from saas_ssl.sources.reading import read_source
 from saas_ssl.sources.source import Source

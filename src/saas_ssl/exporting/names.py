@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from saas_ssl.sources.folders import UNLABELLED_FOLDERS
-from saas_ssl.sources.wording import same_text
+from saas_ssl.sources.label_files import same_text
 
 _FORBIDDEN = frozenset('/\\:*?"<>|')  # by some system
 _DEVICES = frozenset(

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from saas_ssl.algorithm.blocks import in_blocks
-from saas_ssl.images.decoding import Chunks, decoded
 from saas_ssl.images.form import Form
 from saas_ssl.images.pixels import look
+from saas_ssl.images.pool import Chunks, decoded
 
 Progress = Callable[[int], None]
 """Called with the number of images done so far."""

@@ -16,7 +16,7 @@ from saas_ssl.algorithm.network import copied_state, unwrapped
 from saas_ssl.algorithm.phases import Epoch
 from saas_ssl.algorithm.posterior import hard_labels
 from saas_ssl.algorithm.randomness import generator_at
-from saas_ssl.labelling.journal import Journal
+from saas_ssl.labelling.journal import Journal, show_what_is_done
 from saas_ssl.labelling.outcome import (
     compared,
     errors,
@@ -51,7 +51,7 @@ from saas_ssl.training.pipeline import (
 )
 from saas_ssl.training.problem import Problem
 from saas_ssl.trust.decisions import label_rows
-from saas_ssl.trust.expectation import decisions, in_numbers, measured
+from saas_ssl.trust.expectation import decision_counts, in_numbers, measured
 from saas_ssl.trust.judging import Scrutiny, judge
 
 _SEEN = "seen."
@@ -75,7 +75,7 @@ def run_job(
     first one writes and returns anything.
     """
     data, ranks, display = problem.data, problem.ranks, journal.display
-    _show_what_is_done(problem, journal)
+    show_what_is_done(problem, journal)
     if journal.is_new:
         journal.save()  # from here on there is something to go on with
     baseline = _train_baseline(problem, journal)
@@ -117,7 +117,7 @@ def run_job(
         },
         "inner": inner,
         "validation": compared(problem, baseline, classifier),
-        **decisions(trust, inferred, scrutiny.accept),
+        **decision_counts(trust, inferred, scrutiny.accept),
         "trust": {
             **in_numbers(trust, problem.fair, inferred, scrutiny.accept),
             "measured": measured(trust, f_u, inferred, truth.unlabelled, scrutiny.accept),
@@ -144,16 +144,6 @@ def take_part(problem: Problem, journal: Journal, deadline: Deadline | None, fol
         size = (len(problem.data.unlabelled_rows), problem.data.n_classes)
         for _ in _outers(problem, journal, torch.empty(size), changes, deadline, folds):
             pass
-
-
-def _show_what_is_done(problem: Problem, journal: Journal) -> None:
-    """What an earlier process did is on the bars from the start."""
-    facts = journal.facts
-    journal.display.resume("supervised", facts["costs"]["supervised"]["image_passes"])
-    one = problem.passes(problem.settings.inner_epochs * len(facts["changes"])) * problem.ranks.size
-    journal.display.resume("one", one)
-    if facts["stage"] == "two":
-        journal.display.resume("two", problem.passes(len(facts["scores"])) * problem.ranks.sharing)
 
 
 def _train_baseline(problem: Problem, journal: Journal) -> nn.Module:

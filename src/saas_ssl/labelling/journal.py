@@ -17,6 +17,7 @@ from saas_ssl.labelling.stopping import RunStoppedError, StopSignals
 from saas_ssl.progress.display import Display
 from saas_ssl.runs.checkpoints import Checkpoint, Checkpoints
 from saas_ssl.runs.files import METRICS_FILE
+from saas_ssl.training.problem import Problem
 from saas_ssl.training.ranks import LostWorkerError, Ranks
 
 STAGES = ("supervised", "one", "two")
@@ -158,3 +159,13 @@ class Journal:
         """The state of the descent to go on with, which is then forgotten here."""
         inside, self.inside = self.inside, None
         return inside
+
+
+def show_what_is_done(problem: Problem, journal: Journal) -> None:
+    """What an earlier process did is on the bars from the start."""
+    facts = journal.facts
+    journal.display.resume("supervised", facts["costs"]["supervised"]["image_passes"])
+    one = problem.passes(problem.settings.inner_epochs * len(facts["changes"])) * problem.ranks.size
+    journal.display.resume("one", one)
+    if facts["stage"] == "two":
+        journal.display.resume("two", problem.passes(len(facts["scores"])) * problem.ranks.sharing)

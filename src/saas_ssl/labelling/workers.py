@@ -24,7 +24,7 @@ class Workers:
         for task in tasks:
             words = tempfile.TemporaryFile()  # noqa: SIM115
             process = subprocess.Popen(
-                [sys.executable, "-m", "saas_ssl.labelling.worker"],
+                [sys.executable, "-m", "saas_ssl.labelling.worker_main"],
                 stdin=subprocess.PIPE,
                 stdout=words,
                 stderr=words,

@@ -1,8 +1,8 @@
 """The systems of the paper and today's yardsticks, one file each: METHODS has them by name.
 
 Each is a function (data, network factory, settings, generator) -> trained network and history, and
-knows no other; what they share is in `settings`, `feed`, `terms`, `spending` and `training`. `fit`
-is one call on arrays.
+knows no other; what they share is in `settings`, `feed`, `terms`, `spending` and `training`, the
+settings of each in `presets`. `fit`, in `fitting`, is one call on arrays.
 """
 
 from typing import NamedTuple

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from saas_ssl.algorithm.blocks import below
 from saas_ssl.algorithm.network import unwrapped
 from saas_ssl.data.arrays import as_rows
-from saas_ssl.images.decoding import decoded, enough_workers, in_chunks
 from saas_ssl.images.form import LARGEST_SIDE, Form
+from saas_ssl.images.pool import decoded, enough_workers, in_chunks
 from saas_ssl.runs.checkpoints import write_safely
 from saas_ssl.runs.files import MODEL_FILE, WEIGHTS_FILE, save_tensors
 from saas_ssl.sources.reading import brought_to

@@ -1,7 +1,6 @@
 """find(spec): the rows that a spec names, and their labels; nothing is decoded yet."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from saas_ssl.sources.cifar10 import find_cifar10
@@ -11,14 +10,12 @@ from saas_ssl.sources.folders import find_folder, has_images
 from saas_ssl.sources.idx import find_idx
 from saas_ssl.sources.label_files import relabelled
 from saas_ssl.sources.npz import find_npz
-from saas_ssl.sources.parquet import find_parquet
+from saas_ssl.sources.parquet import find_parquet, one_split
 from saas_ssl.sources.source import Source
 from saas_ssl.sources.svhn import find_svhn
-from saas_ssl.sources.wording import some
 
 ARCHIVES = {"idx": find_idx, "cifar10": find_cifar10, "svhn": find_svhn}
 """Folders of well-known files, which are named KIND:DIR or KIND:DIR:PART."""
-_SPLITS = ("train", "test", "validation")
 
 
 def find(spec: str, labels: Path | None = None) -> Source:
@@ -47,7 +44,7 @@ def _find(spec: str, path: Path) -> Source:
     if os.path.isdir(path):  # Path.is_dir raises for names that are too long
         tables = sorted(path.glob("*.parquet"))
         if tables and not has_images(path):
-            return find_parquet(_one_split(tables, path))
+            return find_parquet(one_split(tables, path))
         return find_folder(path)
     if "*" in path.name and path.suffix == ".parquet":
         tables = sorted(path.parent.glob(path.name))
@@ -65,14 +62,3 @@ def _find(spec: str, path: Path) -> Source:
         f"{spec} is no kind of data that is known: a folder, .csv, .npz or .parquet, "
         "idx:DIR, cifar10:DIR, svhn:DIR or digits"
     )
-
-
-def _one_split(files: Sequence[Path], folder: Path) -> Sequence[Path]:
-    """Parquet files of one split; Hugging Face begins their names with it."""
-    splits = sorted({split for split in _SPLITS for file in files if file.name.startswith(split)})
-    if len(splits) > 1:
-        raise ValueError(
-            f"{folder} holds the parts {some(splits)}: choose one, such as "
-            f"'{folder / splits[-1]}*.parquet'"
-        )
-    return files

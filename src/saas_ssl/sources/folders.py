@@ -5,10 +5,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from saas_ssl.images.pixels import EXTENSIONS
-from saas_ssl.sources.label_files import Given, by_name, enter, read_label_table, rows_reviewed
+from saas_ssl.sources.label_files import (
+    Given,
+    by_name,
+    enter,
+    read_label_table,
+    rows_reviewed,
+    same_text,
+)
 from saas_ssl.sources.source import Skipped, Source, class_names, file_below, files_below, stamp_of
 from saas_ssl.sources.tables import Table, opened_table
-from saas_ssl.sources.wording import same_text, shown, some
+from saas_ssl.sources.wording import shown, some
 
 UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
 

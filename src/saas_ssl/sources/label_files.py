@@ -1,5 +1,6 @@
 """Files of labels: which row has which label, and whether a review gave it."""
 
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import NamedTuple
 
 from saas_ssl.sources.source import Source, class_names
 from saas_ssl.sources.tables import Table, opened_table
-from saas_ssl.sources.wording import same_text, shown, some
+from saas_ssl.sources.wording import shown, some
 
 NAMES = ("path", "id")
 """The columns that may say which row is meant."""
@@ -88,3 +89,8 @@ def rows_reviewed(ids: Sequence[str], given: Mapping[str, Given]) -> frozenset[i
         for row, id_ in enumerate(ids)
         if id_ in given and given[id_].reviewed and given[id_].label is not None
     )
+
+
+def same_text(name: str) -> str:
+    """One form for names that look the same: macOS splits accents from their letters."""
+    return unicodedata.normalize("NFC", name)

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from saas_ssl.images.decoding import CHUNK
 from saas_ssl.images.pixels import Encoded
+from saas_ssl.images.pool import CHUNK
 from saas_ssl.sources.source import Source, class_names, stamp_of
 from saas_ssl.sources.wording import some
 
@@ -206,3 +206,17 @@ def _image_at(files: Sequence[Path], column: str, nested: bool) -> Callable[[int
         return (value and value["bytes"] if nested else value) or b""
 
     return image_at
+
+
+_SPLITS = ("train", "test", "validation")
+
+
+def one_split(files: Sequence[Path], folder: Path) -> Sequence[Path]:
+    """Parquet files of one split; Hugging Face begins their names with it."""
+    splits = sorted({split for split in _SPLITS for file in files if file.name.startswith(split)})
+    if len(splits) > 1:
+        raise ValueError(
+            f"{folder} holds the parts {some(splits)}: choose one, such as "
+            f"'{folder / splits[-1]}*.parquet'"
+        )
+    return files

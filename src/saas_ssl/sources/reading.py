@@ -11,9 +11,9 @@ from torch import Tensor
 
 from saas_ssl.algorithm.partially_labelled import UNLABELLED, PartiallyLabelled
 from saas_ssl.images.cache import Progress, as_map, decode_into_map
-from saas_ssl.images.decoding import CHUNK, Chunks, enough_workers
 from saas_ssl.images.form import Form, Seen
 from saas_ssl.images.pixels import Encoded
+from saas_ssl.images.pool import CHUNK, Chunks, enough_workers
 from saas_ssl.sources.finding import find
 from saas_ssl.sources.source import Skipped, Source
 from saas_ssl.sources.wording import counted, shown, some

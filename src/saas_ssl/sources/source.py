@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from saas_ssl.images.decoding import CHUNK, Chunks
 from saas_ssl.images.pixels import Encoded
+from saas_ssl.images.pool import CHUNK, Chunks
 from saas_ssl.sources.wording import some
 
 

@@ -1,6 +1,5 @@
-"""Parts of sentences, and names from files that stand in them."""
+"""Parts of sentences for people."""
 
-import unicodedata
 from collections.abc import Sequence
 
 
@@ -19,8 +18,3 @@ def shown(name: str) -> str:
     """A name from a file as part of a sentence: one line, and not too long."""
     line = " ".join(name.split())
     return line if len(line) <= 200 else f"{line[:200]}..."
-
-
-def same_text(name: str) -> str:
-    """One form for names that look the same: macOS splits accents from their letters."""
-    return unicodedata.normalize("NFC", name)

@@ -1,4 +1,4 @@
-"""Time: how fast this machine is, how long a run will take, and settings that fit a budget."""
+"""Settings that fit a budget, and its end while a run goes on."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence

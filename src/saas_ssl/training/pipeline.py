@@ -1,4 +1,4 @@
-"""From data and settings to both phases of the algorithm: everything resolved, nothing written."""
+"""Both phases and the supervised baseline of a problem, iteration by iteration."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

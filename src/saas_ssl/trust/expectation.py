@@ -12,11 +12,10 @@ from saas_ssl.trust.judging import Trust
 
 FEW_LABELS = 3  # in a class: with fewer, an interval is little more than a guess
 _DISCOUNT = 4  # of evidence where labels are so few
-
 _SHIFTED, _CHANCE = 0.1, 0.01  # distance between class shares, and how seldom chance explains it
 
 
-def decisions(trust: Trust, inferred: Tensor, accept: float) -> dict[str, int]:
+def decision_counts(trust: Trust, inferred: Tensor, accept: float) -> dict[str, int]:
     """How many of the inferred labels are accepted, to be reviewed, and of outliers."""
     accepted = int((at_labels(trust.p_u, inferred).double() >= accept).sum())
     outliers = int(trust.outliers.sum())

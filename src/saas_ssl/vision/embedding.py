@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saas_ssl.data.arrays import as_tensor, channels_first
-from saas_ssl.images.decoding import decoded, enough_workers, in_chunks
 from saas_ssl.images.form import LARGEST_SIDE, Form
+from saas_ssl.images.pool import decoded, enough_workers, in_chunks
 from saas_ssl.sources.reading import brought_to
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from saas_ssl.images.decoding import CHUNK, decoded, enough_workers
 from saas_ssl.images.form import Form
 from saas_ssl.images.pixels import Encoded
+from saas_ssl.images.pool import CHUNK, decoded, enough_workers
 from samples import encoded, noise, picture, plain, write, write_plain
 
 FORM = Form(8, 8, 1)
@@ -64,7 +64,7 @@ def test_workers_need_neither_torch_nor_numpy_for_usual_images(tmp_path: Path) -
     script = write(
         tmp_path / "script.py",
         b"import sys\n"
-        b"from saas_ssl.images.decoding import decode_chunk\n"
+        b"from saas_ssl.images.pool import decode_chunk\n"
         b"from saas_ssl.images.pixels import Form\n"
         b"part = decode_chunk([open(sys.argv[1], 'rb').read()], Form(8, 8, 3))\n"
         b"print(len(part.lines), {'numpy', 'torch'} & set(sys.modules))\n",
@@ -197,7 +197,7 @@ def test_workers_import_nothing_from_the_working_directory(tmp_path: Path) -> No
         tmp_path / "script.py",
         b"import sys\n"
         b"import numpy  # as every caller has: this process may import what it likes\n"
-        b"from saas_ssl.images.decoding import decoded\n"
+        b"from saas_ssl.images.pool import decoded\n"
         b"from saas_ssl.images.pixels import Form\n"
         b"sys.path.insert(0, '')  # as in an interactive session\n"
         b"images = [open(sys.argv[1], 'rb').read()] * 3\n"
