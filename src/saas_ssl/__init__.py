@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from saas_ssl.runs.model import load as load
     from saas_ssl.sources.digits import read_digits as read_digits
     from saas_ssl.sources.reading import read as read
+    from saas_ssl.training.automatic import automatic as automatic
     from saas_ssl.training.outputs import error_rate as error_rate
     from saas_ssl.training.outputs import predict as predict
     from saas_ssl.training.pipeline import infer_posterior as infer_posterior
     from saas_ssl.training.pipeline import train_classifier as train_classifier
     from saas_ssl.training.pipeline import train_supervised as train_supervised
     from saas_ssl.training.presets import Settings as Settings
-    from saas_ssl.training.presets import automatic as automatic
     from saas_ssl.training.presets import named_preset as named_preset
     from saas_ssl.training.problem import prepare as prepare
     from saas_ssl.vision.augment import augmented_view as augmented_view
@@ -51,9 +51,10 @@ _NAMES = {
     "runs.model": "Model load",
     "sources.digits": "read_digits",
     "sources.reading": "read",
+    "training.automatic": "automatic",
     "training.outputs": "error_rate predict",
     "training.pipeline": "infer_posterior train_classifier train_supervised",
-    "training.presets": "Settings automatic named_preset",
+    "training.presets": "Settings named_preset",
     "training.problem": "prepare",
     "vision.augment": "augmented_view fit_preprocessing named_recipe",
     "vision.embedding": "embed",

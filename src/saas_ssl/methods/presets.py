@@ -7,7 +7,8 @@ from typing import Any
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
 from saas_ssl.methods import METHODS
 from saas_ssl.methods.settings import Budget
-from saas_ssl.training.presets import Settings, automatic, named_preset
+from saas_ssl.training.automatic import automatic
+from saas_ssl.training.presets import Settings, named_preset
 
 _LAINE = {
     "optimiser": "adam",

@@ -7,7 +7,8 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from saas_ssl.algorithm.partially_labelled import PartiallyLabelled
-from saas_ssl.training.presets import Settings, automatic
+from saas_ssl.training.automatic import automatic
+from saas_ssl.training.presets import Settings
 from saas_ssl.vision.augment import named_recipe
 from saas_ssl.vision.networks import named_factory
 
