@@ -6,13 +6,15 @@ from typing import Annotated
 import typer
 
 from saas_ssl.commands.options import (
-    COMPUTING,
     Device,
+    FirstSeed,
     ImageSize,
     KeepLabels,
     Labels,
     Overwrite,
     Quiet,
+    RunsAtATime,
+    Seeds,
     Test,
     Threads,
     Unlabelled,
@@ -30,8 +32,8 @@ def compare(
     methods: Annotated[
         str, typer.Option(metavar="A,B,C|all", help="Which; docs/comparison.md has all names.")
     ] = "all",
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Labelled sets to draw.")] = 3,
-    seed: Annotated[int, typer.Option(help="The first of the seeds.")] = 0,
+    seeds: Seeds = 3,
+    seed: FirstSeed = 0,
     budget: Annotated[
         str,
         typer.Option(
@@ -63,10 +65,7 @@ def compare(
         Path, typer.Option(help="Folder; what it has of this comparison already is not repeated.")
     ] = Path("runs/compare"),
     overwrite: Overwrite = False,
-    workers: Annotated[
-        int,
-        typer.Option(min=1, max=1024, help="Runs at a time.", rich_help_panel=COMPUTING),
-    ] = 1,
+    workers: RunsAtATime = 1,
     device: Device = None,
     threads: Threads = None,
     quiet: Quiet = False,

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from saas_ssl.commands.options import Quiet, console_of
+from saas_ssl.commands.options import MovedData, Quiet, Run, console_of
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Run directory of saas label.")],
+    run: Run,
     format_: Annotated[
         str,
         typer.Option(
@@ -42,10 +42,7 @@ def export(
             help="label-studio: what stands before the path of an image.",
         ),
     ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Where the data of the run are now, if no longer where it found them."),
-    ] = None,
+    data: MovedData = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a file, or what an export wrote.")
     ] = False,

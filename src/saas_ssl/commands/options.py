@@ -5,6 +5,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -48,6 +49,13 @@ Unlabelled = Annotated[
 
 Test = Annotated[str | None, typer.Option(help="Labelled data to test on once, at the end.")]
 
+Run = Annotated[Path, typer.Argument(help="Run directory of saas label.")]
+MovedData = Annotated[
+    str | None,
+    typer.Option(help="Where the data of the run are now, if no longer where it found them."),
+]
+Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Labelled sets to draw.")]
+FirstSeed = Annotated[int, typer.Option(help="The first of the seeds.")]
 COMPUTING = "How it is computed"
 Threads = Annotated[
     int | None,
@@ -81,6 +89,9 @@ Workers = Annotated[
     ),
 ]
 
+RunsAtATime = Annotated[
+    int, typer.Option(min=1, max=1024, help="Runs at a time.", rich_help_panel=COMPUTING)
+]
 Budget = Annotated[
     str | None,
     typer.Option(

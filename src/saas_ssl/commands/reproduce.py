@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from saas_ssl.commands.options import (
-    COMPUTING,
     Device,
+    FirstSeed,
     Overwrite,
     Quiet,
+    RunsAtATime,
+    Seeds,
     Threads,
     console_of,
 )
@@ -39,8 +41,8 @@ def reproduce(
         str | None,
         typer.Option(help="Test data; not needed where the data have a part for it."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Labelled sets to draw.")] = 3,
-    seed: Annotated[int, typer.Option(help="The first of the seeds.")] = 0,
+    seeds: Seeds = 3,
+    seed: FirstSeed = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder; default: runs/NAME-SCALE.", show_default=False)
     ] = None,
@@ -48,10 +50,7 @@ def reproduce(
         bool, typer.Option("--resume", help="Go on with what is missing in --out.")
     ] = False,
     overwrite: Overwrite = False,
-    workers: Annotated[
-        int,
-        typer.Option(min=1, max=1024, help="Runs at a time.", rich_help_panel=COMPUTING),
-    ] = 1,
+    workers: RunsAtATime = 1,
     device: Device = None,
     threads: Threads = None,
     quiet: Quiet = False,

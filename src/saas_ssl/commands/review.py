@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from saas_ssl.commands.options import console_of
+from saas_ssl.commands.options import MovedData, Run, console_of
 
 
 def review(
-    run: Annotated[Path, typer.Argument(help="Run directory of saas label.")],
+    run: Run,
     export: Annotated[
         Path | None,
         typer.Option(
@@ -20,10 +20,7 @@ def review(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="With --export: replace the file.")
     ] = False,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Where the data of the run are now, if no longer where it found them."),
-    ] = None,
+    data: MovedData = None,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,

@@ -1,15 +1,11 @@
 """`saas status`: where a run is."""
 
 import time
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from saas_ssl.commands.options import console_of
+from saas_ssl.commands.options import Run, console_of
 
 
-def status(run: Annotated[Path, typer.Argument(help="Run directory of saas label.")]) -> None:
+def status(run: Run) -> None:
     """Say where a run is, from its files, while it runs or after."""
     from saas_ssl.progress.status import status
     from saas_ssl.runs.directory import is_running
