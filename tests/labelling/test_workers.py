@@ -1,117 +1,38 @@
 """The command with several processes: real ones, on one machine and on two that are joined."""
 
 import csv
-import fcntl
 import json
 import os
 import signal
 import socket
-import struct
 import subprocess
-import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from processes import LIMIT, SAAS, Ended, ended, products, wait_until
+from processes import LIMIT, SAAS, Ended, ended, products
+from worker_runs import (
+    LABELLED,
+    OFTEN,
+    QUICK,
+    ROWS,
+    SHARED_ROWS,
+    TWO_WORKERS,
+    are_inside,
+    facts,
+    needs_proc,
+    run_to_end,
+    started,
+    torchrun,
+    write_stripes,
+)
 
-TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
-PROC, SIOCGIFADDR = Path("/proc"), 0x8915
-
-ROWS, LABELLED = 180, 30
-QUICK = ["stripes.npz", "--augmentation", "translate", "--batch-size", "25", "--set", "width=4"]
-QUICK += ["--inner-epochs", "4", "--outer-iterations", "2", "--set", "classifier_epochs=3"]
-QUICK += ["--posterior-lr", "1"]  # or all probabilities would be the least or the greatest at once
-OFTEN = ["--checkpoint-every", "0.05s"]
-TWO_WORKERS, SHARED_ROWS = ["--workers", "2"], ["--parallel", "data"]
 FILES = ["labels.csv", "metrics.jsonl", "model.json", "model.safetensors"]
 FILES += ["posterior.safetensors", "report.html", "run.json"]
-
-needs_proc = pytest.mark.skipif(not (PROC / "self" / "environ").exists(), reason="without /proc")
-
-
-def write_stripes(path: Path) -> None:
-    """Noisy 8x8 images of three classes, each with a bright stripe elsewhere."""
-    rng, y = np.random.default_rng(0), np.arange(ROWS) % 3
-    x = rng.integers(0, 120, (ROWS, 8, 8), dtype=np.uint8)
-    for k in range(3):
-        x[y == k, 2 * k : 2 * k + 3] += 100
-    np.savez(path, x=x, y=np.where(np.arange(ROWS) < LABELLED, y, -1))
-
-
-def torchrun(size: int, *options: str) -> list[str]:
-    return [TORCHRUN, *(options or ["--standalone"]), f"--nproc-per-node={size}", "--no-python"]
-
-
-@dataclass(frozen=True)
-class Command:
-    """A process, and all that it has started: they have a word of their environment in common."""
-
-    process: subprocess.Popen[str]
-    word: str
-
-    def alive(self) -> list[int]:
-        """The numbers of all its processes that have not ended."""
-        found = []
-        for folder in PROC.glob("[0-9]*"):
-            with suppress(OSError):  # it has just ended, or is not ours; one that has has nothing
-                if self.word.encode() in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
-        return found
-
-    def workers(self) -> list[int]:
-        """Those that are workers."""
-        return [pid for pid in self.alive() if "saas_ssl.labelling.worker_main" in words(pid)]
-
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        wait_until(condition, self.process)
-
-
-def words(pid: int) -> list[str]:
-    """How a process was started."""
-    with suppress(OSError):
-        return (PROC / str(pid) / "cmdline").read_bytes().decode().split("\0")
-    return []
-
-
-@contextmanager
-def started(command: Sequence[str], cwd: Path, **environment: str) -> Iterator[Command]:
-    """A command under way; it and all that it started are gone after the block."""
-    word = f"saas-test-{uuid.uuid4()}"
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "SAAS_TEST": word, **environment},
-        start_new_session=True,
-    )
-    begun = Command(process, word)
-    with process:
-        try:
-            yield begun
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            for pid in begun.alive():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-
-
-def run_to_end(command: Sequence[str], cwd: Path, **environment: str) -> Ended:
-    with started(command, cwd, **environment) as begun:
-        return ended(begun.process)
-
 
 UNDISTURBED = {
     "data-torchrun-4": [*torchrun(4), SAAS, "label", *QUICK, *SHARED_ROWS],
@@ -140,16 +61,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if "torchrun" not in name:
                 assert end.errors == ""
     return folder
-
-
-def facts(run: Path, rank: int) -> dict[str, Any]:
-    """The newest checkpoint of a rank, while it may be writing another one."""
-    checkpoints = run / "checkpoint" / (f"rank{rank}" if rank else "")
-    for file in sorted(checkpoints.glob("*.json"), reverse=True):
-        with suppress(FileNotFoundError):
-            found: dict[str, Any] = json.loads(file.read_text())
-            return found
-    return {}
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -296,12 +207,6 @@ def test_four_processes_on_two_machines(folder: Path, own: Path) -> None:
     assert "posterior.safetensors" in differences(products(own / "trajectories"), other)
 
 
-def are_inside(run: Path) -> bool:
-    """Whether both ranks have saved an inner loop."""
-    both = [facts(run, rank) for rank in range(2)]
-    return all(found.get("stage") == "one" and found["t"] > 0 for found in both)
-
-
 def has_ended_an_outer_iteration(run: Path) -> bool:
     return '"one"' in (run / "metrics.jsonl").read_text()
 
@@ -352,139 +257,6 @@ def disturb(own: Path, mode: str) -> None:
 
 def newest_checkpoint(run: Path, rank: int) -> Path:
     return max((run / "checkpoint" / f"rank{rank}").glob("*.json"))
-
-
-@needs_proc
-def test_a_worker_that_dies_at_once_ends_the_run_too(own: Path) -> None:
-    """Before it has met the others: they must not wait for it for ever."""
-    with started([SAAS, "label", *QUICK, *TWO_WORKERS, "--out", "run"], own) as begun:
-        begun.wait_until(lambda: bool(begun.workers()))
-        os.kill(begun.workers()[0], signal.SIGKILL)
-        end = ended(begun.process)
-        assert begun.alive() == []
-    assert end.code == 1
-    assert end.errors.startswith("saas: worker 1 ended by signal 9")
-    assert end.errors.count("\n") == 1
-    assert not (own / "run").exists()
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """What is seen of a run whose worker is ready while the first process trains a baseline."""
-
-    addresses: list[list[str]]  # where its processes wait for connections
-    memory: dict[str, int]  # of the worker
-    left: list[int]  # processes that are there a minute after the first was killed in phase one
-
-
-@pytest.fixture(scope="module")
-def waiting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Waiting]:
-    """Such runs with 12 kB and with 60 MB of rows."""
-    folder = tmp_path_factory.mktemp("waiting")
-    write_stripes(folder / "stripes.npz")
-    x, y = np.random.default_rng(0).standard_normal((500, 30_000), dtype=np.float32), np.arange(500)
-    np.savez(folder / "large.npz", x=x, y=np.where(y < 40, y % 2, -1))
-    with ThreadPoolExecutor(2) as pool:
-        names = ["stripes", "large"]
-        return dict(zip(names, pool.map(partial(look_at, folder), names), strict=True))
-
-
-def look_at(folder: Path, name: str) -> Waiting:
-    run = folder / f"{name}-waiting"
-    command = [SAAS, "label", f"{name}.npz", "--batch-size", "20", "--set", "width=2", *OFTEN]
-    command += ["--inner-epochs", "10000", "--set", "classifier_epochs=20", *TWO_WORKERS]
-    at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # to free
-    command += ["--out", run.name]
-    with started(command, folder, **at_once, **another_interface()) as begun:
-        begun.wait_until(lambda: bool(facts(run, 1)))
-        (worker,) = begun.workers()
-        addresses = [listening(pid) for pid in begun.alive()]
-        memory = memory_of(worker)
-        begun.wait_until(lambda: name == "large" or are_inside(run))  # where it asks nobody
-        begun.process.kill()
-        assert ended(begun.process).code == -signal.SIGKILL
-        deadline = time.monotonic() + 60
-        while begun.alive() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return Waiting(addresses, memory, begun.alive())
-
-
-def another_interface() -> dict[str, str]:
-    """The network that a user may have chosen for processes on several machines."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has no address
-                wish = struct.pack("256s", name.encode())
-                address = fcntl.ioctl(any_.fileno(), SIOCGIFADDR, wish)[20:24]
-                if not socket.inet_ntoa(address).startswith("127."):
-                    return {"GLOO_SOCKET_IFNAME": name}
-    return {}
-
-
-@needs_proc
-def test_workers_listen_on_the_loopback_interface_only(waiting: dict[str, Waiting]) -> None:
-    for addresses in waiting["stripes"].addresses:
-        assert addresses
-        assert all(address.startswith("127.") for address in addresses), addresses
-    assert len(waiting["stripes"].addresses) == 2
-
-
-@needs_proc
-def test_workers_end_soon_after_the_first_process_is_killed(waiting: dict[str, Waiting]) -> None:
-    assert [run.left for run in waiting.values()] == [[], []]
-
-
-@needs_proc
-def test_workers_share_the_rows_with_the_first_process(waiting: dict[str, Waiting]) -> None:
-    """60 MB of rows make a worker larger by less than a third of that."""
-    small, large = (waiting[name].memory for name in ("stripes", "large"))
-    assert 0 < small["mapped"] < 1e6
-    assert large["mapped"] == pytest.approx(60e6, rel=0.01)
-    assert large["anonymous"] - small["anonymous"] < 20e6
-    assert large["written"] == 0
-
-
-def memory_of(pid: int) -> dict[str, int]:
-    """Bytes of a process: not of any file, of the map of the rows, and of copies of its pages."""
-    status = (PROC / str(pid) / "status").read_text()
-    (anonymous,) = (line for line in status.splitlines() if line.startswith("RssAnon:"))
-    found = {"anonymous": 1024 * int(anonymous.split()[1]), "mapped": 0, "written": 0}
-    inside = False
-    for line in (PROC / str(pid) / "smaps").read_text().splitlines():
-        key, *values = line.split()
-        if not key.endswith(":"):  # the first line of a map, with its file at the end
-            inside = line.endswith(".rows")
-        elif inside and key in ("Size:", "Private_Dirty:"):
-            found["mapped" if key == "Size:" else "written"] += 1024 * int(values[0])
-    return found
-
-
-def listening(pid: int) -> list[str]:
-    """The addresses at which a process waits for connections, as four numbers or 32 digits."""
-    links = set()
-    for link in (PROC / str(pid) / "fd").iterdir():
-        with suppress(OSError):
-            links.add(os.readlink(link))
-    found = []
-    for table in ("tcp", "tcp6"):
-        with suppress(FileNotFoundError):
-            for line in (PROC / str(pid) / "net" / table).read_text().splitlines()[1:]:
-                _, local, _, state, *rest = line.split()
-                if state == "0A" and f"socket:[{rest[5]}]" in links:
-                    found.append(readable(local.partition(":")[0]))
-    return found
-
-
-def readable(digits: str) -> str:
-    return socket.inet_ntoa(bytes.fromhex(digits)[::-1]) if len(digits) == 8 else digits
-
-
-def test_torchrun_says_how_many_processes_there_are(own: Path) -> None:
-    end = run_to_end([*torchrun(2), SAAS, "label", *QUICK, *TWO_WORKERS, "--out", "run"], own)
-    assert end.code == 1
-    sentence = "saas: under torchrun its --nproc-per-node says how many processes there are"
-    assert sentence in end.errors.splitlines()
-    assert [path.name for path in own.iterdir()] == ["stripes.npz"]
 
 
 def test_torchrun_ends_at_once_where_the_run_is_finished(folder: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_budget_is_spent_and_not_more(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_budget_of_time_ends(method: str) -> None:
     # SaaS measures the speed of the machine first.
-    settings = small(method, digits(), {"seconds": 6.0 if method == "saas" else 1.0}, {})
+    settings = small(method, digits(), {"seconds": 6.0 if method == "saas" else 0.4}, {})
     result = METHODS[method].train(digits(), new_network, settings, generator_at(0))
     assert state(result.network).isfinite().all()
 
