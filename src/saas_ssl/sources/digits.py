@@ -1,5 +1,9 @@
 """scikit-learn's bundled digits: real data that every installation has."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
@@ -11,18 +15,24 @@ from saas_ssl.sources.source import Source
 
 def read_digits(image_size: int = 16) -> PartiallyLabelled:
     """1,797 handwritten digits, 8x8 grey, enlarged bilinearly to `image_size`; all labelled."""
-    from sklearn.datasets import load_digits  # heavy: only where it is needed
-
-    bunch = load_digits()
-    pixels = torch.from_numpy(bunch.images).float().unsqueeze(1) * (255 / 16)
+    table = torch.from_numpy(np.loadtxt(_file(), delimiter=","))  # 64 pixels, and which digit it is
+    pixels = table[:, :-1].float().view(-1, 1, 8, 8) * (255 / 16)
     if image_size != pixels.shape[-1]:
         pixels = interpolate(pixels, size=(image_size, image_size), mode="bilinear")
     return PartiallyLabelled(
         x=pixels.round().clamp(0, 255).to(torch.uint8),
-        y=torch.from_numpy(bunch.target).long(),
-        classes=[str(name) for name in bunch.target_names],
+        y=table[:, -1].long(),
+        classes=[str(digit) for digit in range(10)],
         ids=[str(row) for row in range(len(pixels))],
     )
+
+
+def _file() -> Path:
+    """Where scikit-learn has them: importing it, as its `load_digits` needs, takes a second."""
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise ValueError("the digits are those of scikit-learn, which is not installed")
+    return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
 def find_digits(part: str = "") -> Source:

@@ -73,11 +73,11 @@ def _of_labels(p: Tensor, y: Tensor) -> Tensor:
 
 def accuracy_interval(right: float, n: float, level: float = 0.95) -> tuple[float, float]:
     """Jeffreys' interval of a share of which so many of n were seen; (0, 1) if none were."""
-    from scipy.stats import beta  # slow to import
+    from scipy.special import betaincinv  # what scipy.stats calls, which takes long to import
 
-    tail = (1 - level) / 2
-    low = beta.ppf(tail, right + 0.5, n - right + 0.5) if right > 0 else 0.0
-    high = beta.ppf(1 - tail, right + 0.5, n - right + 0.5) if right < n else 1.0
+    tail, a, b = (1 - level) / 2, right + 0.5, n - right + 0.5
+    low = betaincinv(a, b, tail) if right > 0 else 0.0
+    high = betaincinv(a, b, 1 - tail) if right < n else 1.0
     return float(low), float(high)
 
 
