@@ -270,3 +270,29 @@ def test_a_state_of_another_loop_is_ignored() -> None:
         assert_same([through_bytes(sgd.state())], [before])
     whole = list(map(values, outers()))
     assert_same(list(map(values, outers(Host(inside=strange)))), whole)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_steps_are_those_of_torch(momentum: float, weight_decay: float) -> None:
+    """Bit for bit; a weight without a gradient, now or ever, is left alone."""
+    networks = [new_network(generator_at(7)).eval() for _ in range(2)]
+    for w in networks:
+        w.register_parameter("unused", nn.Parameter(torch.ones(2)))
+    ours = Descent(networks[0], momentum, 0, torch.zeros(()), (), weight_decay)
+    theirs = torch.optim.SGD(networks[1].parameters(), 0.0, momentum, weight_decay=weight_decay)
+    for step in range(5):
+        x = torch.randn(6, 2, generator=generator_at(8, step), dtype=torch.float64)
+        eta = 0.1 / (step + 1)
+        outputs = [w(x) if step else w.get_submodule("0")(x) for w in networks]
+        losses = [output.square().mean() for output in outputs]
+        ours.set_rate(eta)
+        ours.descend(losses[0])
+        theirs.param_groups[0]["lr"] = eta
+        theirs.zero_grad()
+        losses[1].backward()
+        theirs.step()
+        for mine, own in zip(*(w.parameters() for w in networks), strict=True):
+            assert torch.equal(mine, own)
+    fresh = new_network(generator_at(7))
+    assert not any(map(torch.equal, networks[0].parameters(), fresh.parameters()))

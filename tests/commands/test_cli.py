@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command import README, Here, saas
+from command import QUICK, README, Here, saas
 from saas_ssl import generator_at, hold_out, keep_labels, read_digits
 
 
@@ -118,6 +118,21 @@ def test_help_comes_at_once_because_it_imports_little(arguments: list[str]) -> N
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
     assert "label" in done.stdout or "--version" in arguments
+
+
+def test_a_run_imports_nothing_that_it_could_do_without(tmp_path: Path) -> None:
+    """Each of these takes a second or half a one, before the first step or after the last."""
+    run = ["label", "digits:train", "--keep-labels", "20", "--unlabelled", "60", *QUICK]
+    code = (
+        "import sys; from saas_ssl.commands.app import app\n"
+        f"try: app({[*run, '--out', 'run', '--quiet']})\n"
+        "finally: print(sorted({'sklearn', 'scipy.stats', 'torch._dynamo'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+    assert (tmp_path / "run" / "labels.csv").exists()
 
 
 def test_version_and_help(tmp_path: Path) -> None:

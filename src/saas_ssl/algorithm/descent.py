@@ -1,10 +1,11 @@
 """Steps on the weights: w <- w - η_w ∇ loss with momentum, and Langevin noise."""
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Self, cast
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.optim.sgd import sgd
 
 from saas_ssl.algorithm.blocks import below
 from saas_ssl.algorithm.network import unwrapped
@@ -32,31 +33,30 @@ class Descent:
         scaling: bool = False,
     ) -> None:
         self.w, self.n, self.t, self.sum, self.draws = w, n, 0, sum, draws
-        self._sgd = torch.optim.SGD(w.parameters(), 0.0, momentum, weight_decay=weight_decay)
+        self._sgd = _Sgd(list(w.parameters()), momentum, weight_decay)
         device = next(w.parameters()).device.type
         self._scaler = torch.amp.GradScaler(device, enabled=scaling)  # not enabled: does nothing
 
     def set_rate(self, eta: float) -> None:
         """Make η the learning rate of the next steps."""
-        for group in self._sgd.param_groups:
-            group["lr"] = eta
+        self._sgd.eta = eta
 
     def descend(self, loss: Tensor) -> None:
         """One step down the gradient of the loss at the current weights."""
-        self._sgd.zero_grad(set_to_none=True)
+        for w in self._sgd.weights:
+            w.grad = None
         self._scaler.scale(loss).backward()
-        self._scaler.step(self._sgd)
+        self._scaler.step(cast(torch.optim.Optimizer, self._sgd))  # of which it wants this much
         self._scaler.update()
 
     def state(self) -> dict[str, Tensor]:
         """Everything that `restore` needs, by name; the tensors are not copied."""
-        momentum = [self._sgd.state[p].get("momentum_buffer") for p in self.w.parameters()]
         state = {
             "n": torch.tensor(self.n),
             "t": torch.tensor(self.t),
             "sum": self.sum,
             **{WEIGHTS + name: value for name, value in unwrapped(self.w).state_dict().items()},
-            **{f"{_MOMENTUM}{i}": v for i, v in enumerate(momentum) if v is not None},
+            **{f"{_MOMENTUM}{i}": v for i, v in enumerate(self._sgd.buffers) if v is not None},
             **{f"{_DRAWS}{i}": draw.get_state() for i, draw in enumerate(self.draws)},
         }
         if self._scaler.is_enabled():
@@ -83,10 +83,8 @@ class Descent:
         self.t = int(state["t"])
         self.sum.copy_(state["sum"])
         unwrapped(self.w).load_state_dict(below(WEIGHTS, state))
-        momentum = below(_MOMENTUM, state)
-        for i, p in enumerate(self.w.parameters()):
-            if str(i) in momentum:
-                self._sgd.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(momentum[str(i)])
+        for name, v in below(_MOMENTUM, state).items():
+            self._sgd.buffers[int(name)] = torch.empty_like(self._sgd.weights[int(name)]).copy_(v)
         for i, draw in enumerate(self.draws):
             draw.set_state(state[f"{_DRAWS}{i}"])
         if "scale" in state:
@@ -94,6 +92,34 @@ class Descent:
             scaler = self._scaler.state_dict()
             self._scaler.load_state_dict(scaler | {"scale": scale, "_growth_tracker": int(tracker)})
         set_global_state(below(_LAYERS, state))
+
+
+class _Sgd:
+    """torch's own steps, but not its class: that imports torch._dynamo, which takes a second."""
+
+    def __init__(self, weights: list[nn.Parameter], momentum: float, weight_decay: float) -> None:
+        self.weights, self.buffers = weights, cast(list[Tensor | None], [None] * len(weights))
+        self.param_groups = [{"params": weights}]
+        self.eta, self._momentum, self._weight_decay = 0.0, momentum, weight_decay
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """v <- μ v + ∇ + λ w, w <- w - η v, for all weights that have a gradient."""
+        used = [i for i, w in enumerate(self.weights) if w.grad is not None]
+        buffers = [self.buffers[i] for i in used]
+        sgd(
+            [self.weights[i] for i in used],
+            [cast(Tensor, self.weights[i].grad) for i in used],
+            buffers,
+            weight_decay=self._weight_decay,
+            momentum=self._momentum,
+            lr=self.eta,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+        for i, buffer in zip(used, buffers, strict=True):
+            self.buffers[i] = buffer
 
 
 def add_noise_(network: nn.Module, variance: float, generator: Generator) -> None:

@@ -1,12 +1,11 @@
 """Tables of labels as files: CSV, parquet or standard output, whole or not at all."""
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from saas_ssl.runs.directory import current_umask
@@ -72,10 +71,10 @@ def write_table(out: str, rows: Iterable[LabelRow], skipped: list[Skipped]) -> N
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
     """A file to write that becomes `path` if the block ends well, and takes its place if empty."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    os.close(descriptor)
-    partial = Path(name)
+    # Named before it is made, so that it is known whenever a signal may come.
+    partial = path.with_name(f".{path.name}.{token_hex(4)}.partial")
     try:
+        partial.touch(0o600, exist_ok=False)
         yield partial
         if partial.stat().st_size:
             partial.chmod(0o666 & ~current_umask())
