@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command import saas
-from saas_ssl.training.budget import Deadline, fit
-from saas_ssl.training.budget import fitted as fitted
+from saas_ssl.training.budget import Deadline, fit, fitted
 from saas_ssl.training.forecast import Forecast, Speed, in_words, measure, planned_passes
 from saas_ssl.training.presets import PRESETS, Settings
 from saas_ssl.training.problem import Problem, prepare
@@ -39,7 +38,7 @@ class Timer:
     st.integers(2, 40),
     st.integers(1, 100),
 )
-def testfitted_settings_take_the_time_there_is(
+def test_fitted_settings_take_the_time_there_is(
     seconds: float, inner: float, epoch: float, classifiers: int, T: int, M: int, E: int
 ) -> None:
     forecast = Forecast(inner, epoch, 1.0)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
 from torch import Tensor
 
 import reference
@@ -99,6 +100,15 @@ def test_intervals_are_jeffreys() -> None:
     assert accuracy_interval(50, 50)[1] == 1.0
     assert accuracy_interval(0, 50)[0] == 0.0
     assert accuracy_interval(50, 50)[0] == pytest.approx(0.951, abs=1e-3)
+
+
+@given(st.integers(0, 500), st.integers(0, 500), st.sampled_from([0.25, 1.0]))
+def test_intervals_are_those_of_scipy_bit_for_bit(right: int, wrong: int, weight: float) -> None:
+    """The functions that scipy.stats calls, without the half second that its import takes."""
+    a, b, tail = weight * right, weight * wrong, (1 - 0.95) / 2  # which is not quite 0.025
+    low, high = (float(beta.ppf(q, a + 0.5, b + 0.5)) for q in (tail, 1 - tail))
+    expected = (low if right else 0.0, high if wrong else 1.0)
+    assert accuracy_interval(a, a + b) == expected
 
 
 def test_intervals_cover_as_often_as_they_say() -> None:

@@ -30,9 +30,8 @@ INITIAL_POSTERIORS = {
     "random-class": random_class_posterior,
     "uniform": uniform_posterior,
 }
-SUPERVISED = (
-    "supervised"  # the outputs of networks that know the labelled rows: see training/pipeline.py
-)
+SUPERVISED = "supervised"
+"""The outputs of networks that know the labelled rows alone, which training/pipeline.py makes."""
 
 
 def hard_labels(P_u: Tensor) -> Tensor:

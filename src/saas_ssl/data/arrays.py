@@ -1,4 +1,4 @@
-"""Arrays of images or of features: npz files, and whatever a notebook holds."""
+"""Arrays of images or of features, as files and notebooks hold them -> rows of one form."""
 
 import warnings
 from collections.abc import Sequence

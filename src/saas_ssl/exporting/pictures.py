@@ -12,14 +12,7 @@ from saas_ssl.runs.finished import Labels, source_of
 from saas_ssl.sources.reading import pixel_chunks
 from saas_ssl.sources.source import Source
 
-_KINDS = (
-    "PNG",
-    "JPEG",
-    "WEBP",
-    "BMP",
-    "TIFF",
-    "GIF",
-)  # nothing else is tried, as in images/pixels.py
+_KINDS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")  # no other, as in images/pixels.py
 
 Picture = Path | bytes
 """A file; or its bytes, where the data are not files of images."""

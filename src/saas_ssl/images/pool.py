@@ -1,6 +1,6 @@
 """Images decoded by all cores, in order and in flat memory.
 
-Imports neither torch nor numpy: workers start fast.
+Imports no torch, and numpy only where an image needs it: workers start fast.
 
 Workers are plain child processes fed through pipes. Unlike those of `multiprocessing` they never
 import the caller's script, so `read` works at the top level of one; unlike forked ones they share
@@ -24,6 +24,8 @@ from saas_ssl.images.pixels import Decoded, Encoded, decode_chunk
 
 CHUNK = 64
 """Images in a chunk: enough that the pipes cost little, few enough to stay in memory."""
+Chunks = Callable[[], Iterator[Sequence[Encoded]]]
+"""All images of a source from the first on, chunk by chunk, as often as it is called."""
 _AHEAD = 4  # chunks per worker that may wait for the reader
 
 
@@ -157,10 +159,6 @@ def serve() -> None:
             chunk, form = pickle.load(sys.stdin.buffer)  # noqa: S301  # from our own parent
             pickle.dump(decode_chunk(chunk, form), answers, protocol=pickle.HIGHEST_PROTOCOL)
             answers.flush()
-
-
-Chunks = Callable[[], Iterator[Sequence[Encoded]]]
-"""All images of a source from the first on, chunk by chunk, as often as it is called."""
 
 
 def in_chunks(images: Sequence[Encoded]) -> Chunks:

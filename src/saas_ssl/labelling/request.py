@@ -1,4 +1,4 @@
-"""What `saas label` is asked for: the data, found and read, and the settings for them."""
+"""The data that `saas label` is asked for, found and read, and the truth where it is known."""
 
 import json
 from collections.abc import Mapping, Sequence

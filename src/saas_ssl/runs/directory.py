@@ -1,4 +1,4 @@
-"""A run directory: its files, who may write them, and the promise that nothing is lost."""
+"""A run directory: who may write it, and the promise that nothing is lost."""
 
 import os
 import shutil

@@ -18,6 +18,7 @@ SKIPPED_FILE = "skipped.csv"
 REPORT_FILE = "report.html"
 REVIEW_FILE = "review.jsonl"
 MODEL_FILE, WEIGHTS_FILE = "model.json", "model.safetensors"
+ESTIMATOR_FILE = "estimator.json"
 CHECKPOINT_FOLDER, BOARD_FOLDER = "checkpoint", "tensorboard"
 FILES = frozenset(
     {
@@ -51,6 +52,3 @@ def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
             writer.writerows(skipped)
             file.flush()
             os.fsync(file.fileno())
-
-
-ESTIMATOR_FILE = "estimator.json"

@@ -1,4 +1,4 @@
-"""The label table: what the user came for."""
+"""labels.csv, written whole: what the user came for."""
 
 import csv
 import os

@@ -18,6 +18,7 @@ from saas_ssl.sources.wording import some
 
 _IMAGE_COLUMNS = ("image", "img")
 _LABEL, _ID = "label", "id"
+_SPLITS = ("train", "test", "validation")
 _ROW_NUMBERS = "__index_level_0__"  # what pandas calls the column of its index
 
 
@@ -206,9 +207,6 @@ def _image_at(files: Sequence[Path], column: str, nested: bool) -> Callable[[int
         return (value and value["bytes"] if nested else value) or b""
 
     return image_at
-
-
-_SPLITS = ("train", "test", "validation")
 
 
 def one_split(files: Sequence[Path], folder: Path) -> Sequence[Path]:

@@ -1,4 +1,4 @@
-"""How far the labels can be trusted: probabilities, expected accuracy, and what looks wrong."""
+"""From scores to probabilities, and to given labels that look wrong."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
